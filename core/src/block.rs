@@ -1,0 +1,42 @@
+//! Waiting for a future on a plain thread.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Instant;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Runs a future on this thread until `deadline`; returns nothing if it has not ended by then.
+pub fn block_until<T>(future: impl Future<Output = T>, deadline: Option<Instant>) -> Option<T> {
+    let Some(deadline) = deadline else { return Some(block_on(future)) };
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return Some(value);
+        }
+        let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        std::thread::park_timeout(left);
+    }
+}

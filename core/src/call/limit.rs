@@ -1,0 +1,77 @@
+//! Cancellation tokens and deadlines, and how they release a caller.
+
+use std::time::Instant;
+
+use futures_util::future::{Either, select};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::runtime::Runtime;
+
+/// What may end a call from outside: a token that somebody fires, and a point in time.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    pub(crate) token: Option<CancellationToken>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Limits {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.token.is_none() && self.deadline.is_none()
+    }
+
+    /// Returns the failure of limits that are reached already.
+    pub(crate) fn reached(&self) -> Option<Error> {
+        if self.token.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Some(Error::cancelled());
+        }
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now()).then(timed_out)
+    }
+
+    /// Runs `work` until it ends or a limit is reached; then the caller is released at once.
+    ///
+    /// Work that ends in the same turn wins. After the token has fired any error counts as cancelled, except a
+    /// denial.
+    pub(crate) async fn apply<T>(
+        self,
+        runtime: Option<&Runtime>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        if self.is_empty() {
+            return work.await;
+        }
+        let runtime = runtime.unwrap_or_else(|| Runtime::default());
+        let token = self.token.clone().unwrap_or_default();
+        let fired = async {
+            let Some(deadline) = self.deadline else {
+                token.cancelled().await;
+                return Error::cancelled();
+            };
+            match select(std::pin::pin!(token.cancelled()), runtime.timer().at(deadline)).await {
+                Either::Left(_) => Error::cancelled(),
+                Either::Right(_) => timed_out(),
+            }
+        };
+        match select(std::pin::pin!(work), std::pin::pin!(fired)).await {
+            Either::Left((result, _)) => self.judge(result),
+            Either::Right((error, _)) => Err(error),
+        }
+    }
+
+    /// Decides what the caller sees of a result that came after a limit may have been reached.
+    fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        let error = match result {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let fired = self.token.as_ref().is_some_and(CancellationToken::is_cancelled);
+        if !fired || error.is_denial() || error.kind() == Some(ErrorKind::Cancelled) {
+            return Err(error);
+        }
+        Err(Error::cancelled().with_cause(error))
+    }
+}
+
+fn timed_out() -> Error {
+    Error::new(ErrorKind::TimedOut, "the deadline of the call has passed")
+}

@@ -1,0 +1,380 @@
+//! Lanes: serial queues whose work moves to where the next callback has to run.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::queue::{Delivery, Item, Queued};
+use super::runner::Place;
+use super::{Dispatcher, HostLoop, Subscriber};
+use crate::chain::{BoxFuture, Step, catch};
+
+/// How many items a lane does in one go before others get their turn.
+const BUDGET: usize = 64;
+
+thread_local! {
+    /// How deep in callbacks of the dispatcher this thread is: 0 outside, else one more than the event at hand.
+    static ECHO: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns how many callbacks of the dispatcher lie behind what is emitted now.
+pub(crate) fn echo_depth() -> u32 {
+    ECHO.get()
+}
+
+/// What a lane does with its items.
+pub(super) enum Work {
+    Sanitize,
+    Deliver(Weak<Subscriber>),
+}
+
+/// A serial queue.
+pub(crate) struct Lane {
+    me: Weak<Lane>,
+    dispatcher: Weak<Dispatcher>,
+    work: Work,
+    state: Mutex<State>,
+}
+
+struct State {
+    queue: VecDeque<Item>,
+    phase: Phase,
+    /// What is under way; taken out while it is polled.
+    op: Option<Op>,
+    busy: Option<Busy>,
+    /// Grows when what is under way has been given up, so that its late end is ignored.
+    epoch: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Scheduled,
+    Running,
+    /// Woken while running.
+    Notified,
+    Waiting,
+}
+
+/// One item under way.
+pub(super) struct Op {
+    future: BoxFuture<()>,
+    place: Place,
+    echo: u32,
+}
+
+/// What the watch needs to know of the item under way.
+#[derive(Clone)]
+pub(super) struct Busy {
+    pub(super) since: Instant,
+    pub(super) place: Place,
+    pub(super) what: Option<Arc<Queued>>,
+    pub(super) epoch: u64,
+    /// Whether it waits for a future, and does not hold a thread.
+    pub(super) waiting: bool,
+    pub(super) scheduled: bool,
+}
+
+/// A lane that an event loop of the host has been asked to run.
+pub struct Runnable(pub(super) Arc<Lane>);
+
+impl Runnable {
+    /// Runs the lane on the loop, for a bounded number of events.
+    pub fn run(self, event_loop: &Arc<dyn HostLoop>) {
+        self.0.run(&Place::Loop(event_loop.clone()));
+    }
+}
+
+impl Lane {
+    pub(super) fn new(dispatcher: Weak<Dispatcher>, work: Work) -> Arc<Self> {
+        let state = State { queue: VecDeque::new(), phase: Phase::Idle, op: None, busy: None, epoch: 0 };
+        Arc::new_cyclic(|me| Self { me: me.clone(), dispatcher, work, state: Mutex::new(state) })
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.phase == Phase::Idle && state.queue.is_empty()
+    }
+
+    /// Says whether anybody may still need the lane.
+    pub(super) fn is_needed(&self) -> bool {
+        match &self.work {
+            Work::Sanitize => true,
+            Work::Deliver(subscriber) => subscriber.strong_count() > 0 || !self.is_idle(),
+        }
+    }
+
+    pub(super) fn subscriber(&self) -> Option<Arc<Subscriber>> {
+        match &self.work {
+            Work::Sanitize => None,
+            Work::Deliver(subscriber) => subscriber.upgrade(),
+        }
+    }
+
+    pub(super) fn push(&self, item: Item) {
+        let place = {
+            let mut state = self.state.lock();
+            let place = (state.phase == Phase::Idle).then(|| item.place());
+            state.queue.push_back(item);
+            if place.is_some() {
+                state.phase = Phase::Scheduled;
+            }
+            place
+        };
+        self.schedule_at(place);
+    }
+
+    fn schedule_at(&self, place: Option<Place>) {
+        if let (Some(place), Some(me), Some(dispatcher)) = (place, self.me.upgrade(), self.dispatcher.upgrade()) {
+            dispatcher.schedule(&me, &place);
+        }
+    }
+
+    /// Does what is due here, until the queue is empty, its next item belongs elsewhere, or the budget is used.
+    pub(super) fn run(self: &Arc<Self>, here: &Place) {
+        let Some(dispatcher) = self.dispatcher.upgrade() else { return };
+        let epoch = {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Scheduled {
+                return;
+            }
+            state.phase = Phase::Running;
+            state.epoch
+        };
+        for _ in 0..BUDGET {
+            let Some(op) = self.take_op(here, &dispatcher) else { return };
+            if !self.poll_op(op, epoch) {
+                return;
+            }
+            dispatcher.report_drops();
+        }
+        let next = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Scheduled;
+            state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place))
+        };
+        self.schedule_at(Some(next.unwrap_or(Place::Any)));
+    }
+
+    /// Takes what is to be polled next; nothing if the lane has gone idle or moved elsewhere.
+    fn take_op(self: &Arc<Self>, here: &Place, dispatcher: &Arc<Dispatcher>) -> Option<Op> {
+        loop {
+            let item = {
+                let mut state = self.state.lock();
+                let front = state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place));
+                let Some(place) = front else {
+                    state.phase = Phase::Idle;
+                    drop(state);
+                    if let Some(subscriber) = self.subscriber() {
+                        subscriber.flush();
+                    }
+                    return None;
+                };
+                if !here.serves(&place) {
+                    state.phase = Phase::Scheduled;
+                    drop(state);
+                    self.schedule_at(Some(place));
+                    return None;
+                }
+                if let Some(op) = state.op.take() {
+                    return Some(op);
+                }
+                let item = state.queue.pop_front()?;
+                if matches!(item, Item::Sanitize(_) | Item::Deliver(..)) {
+                    let what = if let Item::Sanitize(queued) = &item { Some(queued.clone()) } else { None };
+                    let (since, epoch) = (Instant::now(), state.epoch);
+                    let place = here.clone();
+                    state.busy = Some(Busy { since, place, what, epoch, waiting: false, scheduled: false });
+                }
+                item
+            };
+            if let Some(op) = self.begin(item, here, dispatcher) {
+                return Some(op);
+            }
+            self.state.lock().busy = None;
+        }
+    }
+
+    /// Starts one item; what it did at once needs no operation.
+    fn begin(self: &Arc<Self>, item: Item, here: &Place, dispatcher: &Arc<Dispatcher>) -> Option<Op> {
+        match item {
+            Item::Barrier(barrier) => {
+                if let Some(subscriber) = self.subscriber() {
+                    subscriber.flush();
+                } else {
+                    dispatcher.spread(&barrier);
+                }
+                None
+            }
+            Item::Pass(queued) => {
+                dispatcher.deliver(&queued.snapshot.clone(), queued.into_delivery());
+                None
+            }
+            Item::Sanitize(queued) => {
+                let (lane, epoch) = (self.clone(), self.state.lock().epoch);
+                let echo = queued.draft.echo;
+                let future: BoxFuture<()> = Box::pin(super::flush::sanitize(lane, epoch, dispatcher.clone(), queued));
+                Some(Op { future, place: here.clone(), echo })
+            }
+            Item::Deliver(subscriber, delivery) => {
+                let echo = delivery.echo;
+                let step = within(echo, || catch(|| Ok(subscriber.receive(&delivery))));
+                match step {
+                    Ok(Step::Ready(result)) => settle(dispatcher, &subscriber, result),
+                    Err(error) => settle(dispatcher, &subscriber, Err(error)),
+                    Ok(later @ Step::Later(_)) => {
+                        let future: BoxFuture<()> = Box::pin(finish(dispatcher.clone(), subscriber, delivery, later));
+                        return Some(Op { future, place: here.clone(), echo });
+                    }
+                }
+                self.end_overrun(&subscriber);
+                None
+            }
+        }
+    }
+
+    /// Polls what is under way; false if the lane must be left alone now.
+    fn poll_op(self: &Arc<Self>, mut op: Op, epoch: u64) -> bool {
+        let waker = Waker::from(self.clone());
+        loop {
+            let polled = within(op.echo, || op.future.as_mut().poll(&mut Context::from_waker(&waker)));
+            let mut state = self.state.lock();
+            if state.epoch != epoch {
+                // Given up meanwhile: somebody else has gone on from here.
+                drop(state);
+                drop(op);
+                return false;
+            }
+            match polled {
+                Poll::Ready(()) => {
+                    state.busy = None;
+                    state.phase = Phase::Running;
+                    drop(state);
+                    if let Some(subscriber) = self.subscriber() {
+                        self.end_overrun(&subscriber);
+                    }
+                    return true;
+                }
+                Poll::Pending if state.phase == Phase::Notified => state.phase = Phase::Running,
+                Poll::Pending => {
+                    state.op = Some(op);
+                    state.phase = Phase::Waiting;
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn end_overrun(&self, subscriber: &Arc<Subscriber>) {
+        if subscriber.is_overrun() {
+            subscriber.set_overrun(false);
+        }
+    }
+
+    /// Puts `op` in the place of what is under way, which is given up.
+    pub(super) fn replace(&self, busy: &Busy, make: impl FnOnce(u64) -> BoxFuture<()>) -> bool {
+        let (place, old) = {
+            let mut state = self.state.lock();
+            if state.epoch != busy.epoch || state.busy.is_none() {
+                return false;
+            }
+            state.epoch += 1;
+            let epoch = state.epoch;
+            let place = busy.place.clone();
+            let echo = busy.what.as_ref().map_or(0, |queued| queued.draft.echo);
+            let op = Op { future: make(epoch), place: place.clone(), echo };
+            if let Some(busy) = &mut state.busy {
+                (busy.since, busy.epoch) = (Instant::now(), epoch);
+            }
+            state.phase = Phase::Scheduled;
+            (place, state.op.replace(op))
+        };
+        // A host callback that is dropped may run code; not under the lock.
+        drop(old);
+        self.schedule_at(Some(place));
+        true
+    }
+
+    /// Says whether what was under way in `epoch` has been given up.
+    pub(super) fn has_moved_on(&self, epoch: u64) -> bool {
+        self.state.lock().epoch != epoch
+    }
+
+    /// Drops what waits and returns how many events that were.
+    pub(super) fn drop_waiting(&self) -> u64 {
+        let dropped: Vec<_> = self.state.lock().queue.drain(..).collect();
+        dropped.iter().filter(|item| matches!(item, Item::Deliver(..))).count() as u64
+    }
+
+    /// Returns what is under way or waits for its turn elsewhere, for the watch.
+    pub(super) fn busy(&self) -> Option<Busy> {
+        let state = self.state.lock();
+        let waiting = state.phase == Phase::Waiting;
+        if state.phase == Phase::Scheduled {
+            let place = state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place))?;
+            let (since, epoch) = (Instant::now(), state.epoch);
+            return Some(Busy { since, place, what: None, epoch, waiting: false, scheduled: true });
+        }
+        state.busy.clone().map(|busy| Busy { waiting, epoch: state.epoch, ..busy })
+    }
+
+    /// Moves a lane away from an event loop that has closed.
+    pub(super) fn rescue(&self) {
+        let place = {
+            let mut state = self.state.lock();
+            if !matches!(state.phase, Phase::Scheduled | Phase::Waiting) {
+                return;
+            }
+            if let Some(op) = &mut state.op {
+                op.place = Place::HostThread;
+            }
+            state.phase = Phase::Scheduled;
+            Place::HostThread
+        };
+        self.schedule_at(Some(place));
+    }
+}
+
+impl Wake for Lane {
+    fn wake(self: Arc<Self>) {
+        let place = {
+            let mut state = self.state.lock();
+            match state.phase {
+                Phase::Waiting => {
+                    state.phase = Phase::Scheduled;
+                    state.op.as_ref().map(|op| op.place.clone())
+                }
+                Phase::Running => {
+                    state.phase = Phase::Notified;
+                    None
+                }
+                Phase::Idle | Phase::Scheduled | Phase::Notified => None,
+            }
+        };
+        self.schedule_at(place);
+    }
+}
+
+/// Runs a callback of the dispatcher, so that what it emits is known to come from there.
+fn within<T>(echo: u32, body: impl FnOnce() -> T) -> T {
+    let outer = ECHO.replace(echo + 1);
+    let result = body();
+    ECHO.set(outer);
+    result
+}
+
+async fn finish(dispatcher: Arc<Dispatcher>, subscriber: Arc<Subscriber>, delivery: Arc<Delivery>, step: Step<()>) {
+    let result = step.settle().await;
+    drop(delivery);
+    settle(&dispatcher, &subscriber, result);
+}
+
+fn settle(dispatcher: &Arc<Dispatcher>, subscriber: &Arc<Subscriber>, result: crate::error::Result<()>) {
+    if let Err(error) = result {
+        dispatcher.failed("subscriber", subscriber.name(), &error);
+    }
+}

@@ -1,0 +1,137 @@
+//! Runners: the threads that work on lanes, and the places where a lane's work may run.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::lane::Lane;
+use super::{DispatchHost, HostLoop};
+
+/// Where a lane's next step runs.
+#[derive(Clone)]
+pub enum Place {
+    /// Wherever the lane happens to be.
+    Any,
+    /// On the core's thread.
+    Core,
+    /// On the thread for host callbacks.
+    HostThread,
+    /// On an event loop of the host.
+    Loop(Arc<dyn HostLoop>),
+}
+
+impl Place {
+    /// Says whether a step for `wanted` may run here.
+    pub(super) fn serves(&self, wanted: &Place) -> bool {
+        match (self, wanted) {
+            (_, Self::Any) | (Self::Core | Self::Any, Self::Core) => true,
+            // A loop that has closed is served by the thread that can still run its callbacks.
+            (Self::HostThread, Self::Loop(wanted)) => wanted.is_closed(),
+            (Self::HostThread, Self::HostThread) => true,
+            (Self::Loop(here), Self::Loop(wanted)) => here.id() == wanted.id(),
+            _ => false,
+        }
+    }
+}
+
+/// One thread, replaced when a callback on it does not come back.
+pub(super) struct Runner {
+    name: &'static str,
+    host: Arc<dyn DispatchHost>,
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+}
+
+struct Inbox {
+    lanes: VecDeque<Arc<Lane>>,
+    /// The thread of this generation serves; an older one ends when it comes back.
+    generation: u64,
+    running: bool,
+    busy: bool,
+    stopped: bool,
+}
+
+impl Runner {
+    pub(super) fn new(name: &'static str, host: Arc<dyn DispatchHost>) -> Arc<Self> {
+        let inbox =
+            Inbox { lanes: VecDeque::new(), generation: 0, running: false, busy: false, stopped: false };
+        Arc::new(Self { name, host, inbox: Mutex::new(inbox), changed: Condvar::new() })
+    }
+
+    pub(super) fn push(self: &Arc<Self>, lane: Arc<Lane>) {
+        let mut inbox = self.inbox.lock();
+        if inbox.stopped {
+            return;
+        }
+        inbox.lanes.push_back(lane);
+        if inbox.running {
+            if !inbox.busy {
+                self.changed.notify_one();
+            }
+        } else {
+            self.start(&mut inbox);
+        }
+    }
+
+    fn start(self: &Arc<Self>, inbox: &mut Inbox) {
+        let (runner, generation) = (self.clone(), inbox.generation);
+        let spawned = std::thread::Builder::new().name(self.name.into()).spawn(move || runner.serve(generation));
+        // Without a thread the lanes stay queued; the next push tries again.
+        inbox.running = spawned.is_ok();
+    }
+
+    /// Gives the lanes to a new thread; the present one is stuck in a callback.
+    pub(super) fn replace(self: &Arc<Self>) {
+        let mut inbox = self.inbox.lock();
+        inbox.generation += 1;
+        inbox.busy = false;
+        self.start(&mut inbox);
+    }
+
+    fn serve(&self, generation: u64) {
+        let here = if self.name == "callweir-host" { Place::HostThread } else { Place::Core };
+        loop {
+            {
+                let mut inbox = self.inbox.lock();
+                while inbox.generation == generation && inbox.lanes.is_empty() && !inbox.stopped {
+                    inbox.busy = false;
+                    self.changed.notify_all();
+                    self.changed.wait(&mut inbox);
+                }
+                if inbox.generation != generation {
+                    return;
+                }
+                if inbox.lanes.is_empty() {
+                    (inbox.running, inbox.busy) = (false, false);
+                    self.changed.notify_all();
+                    return;
+                }
+                inbox.busy = true;
+            }
+            self.host.batch(&mut || {
+                for _ in 0..16 {
+                    let Some(lane) = self.take(generation) else { return };
+                    lane.run(&here);
+                }
+            });
+        }
+    }
+
+    fn take(&self, generation: u64) -> Option<Arc<Lane>> {
+        let mut inbox = self.inbox.lock();
+        if inbox.generation == generation { inbox.lanes.pop_front() } else { None }
+    }
+
+    /// Lets the thread end, and waits for it at most this long.
+    pub(super) fn stop(&self, patience: Duration) {
+        let mut inbox = self.inbox.lock();
+        inbox.stopped = true;
+        inbox.lanes.clear();
+        self.changed.notify_all();
+        if !patience.is_zero() && inbox.running {
+            self.changed.wait_while_for(&mut inbox, |inbox| inbox.running, patience);
+        }
+    }
+}

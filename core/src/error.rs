@@ -1,0 +1,374 @@
+//! Errors: one type for Callweir's own failures and for whatever a host callback raised.
+
+mod table;
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A result whose error is Callweir's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! error_kinds {
+    ($(($kind:ident, $code:literal, $parent:ident, [$($field:literal),*], $doc:literal)),* $(,)?) => {
+        /// The kind of one of Callweir's own errors.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $(#[doc = $doc] $kind),*
+        }
+
+        impl ErrorKind {
+            /// Every kind, parents before children.
+            pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$kind),*];
+
+            /// Returns the name that classes of this kind have in every language.
+            pub fn name(self) -> &'static str {
+                match self { $(ErrorKind::$kind => stringify!($kind)),* }
+            }
+
+            /// Returns the stable code.
+            pub fn code(self) -> &'static str {
+                match self { $(ErrorKind::$kind => $code),* }
+            }
+
+            /// Returns the name of the kind that this one is a special case of; `Error` is the root.
+            pub fn parent(self) -> &'static str {
+                match self { $(ErrorKind::$kind => stringify!($parent)),* }
+            }
+
+            /// Returns the names of the text values that an error of this kind carries.
+            pub fn fields(self) -> &'static [&'static str] {
+                match self { $(ErrorKind::$kind => &[$($field),*]),* }
+            }
+
+            /// Returns the one-sentence description.
+            pub fn doc(self) -> &'static str {
+                match self { $(ErrorKind::$kind => $doc),* }
+            }
+        }
+    };
+}
+crate::for_each_error!(error_kinds);
+
+/// A failure that belongs to the host language: a Python exception, a thrown JavaScript value, a Rust error.
+///
+/// It travels through the chain by reference, so that the caller gets the very object that was raised.
+pub trait HostFailure: Send + Sync + 'static {
+    /// Returns the class or type name as the language shows it; nothing for a failure without a type.
+    fn type_name(&self) -> Option<String>;
+    /// Returns the failure's text, for people.
+    fn message(&self) -> String;
+    /// Says whether this is control flow (a cancellation, a process exit) and not a failure of the work.
+    fn is_control(&self) -> bool {
+        false
+    }
+    /// Returns the object for downcasts.
+    fn as_any(&self) -> &dyn Any;
+    /// Returns the object as a Rust error where it is one.
+    fn as_std(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        None
+    }
+}
+
+/// An error of Callweir's own, or the failure that a host callback raised.
+///
+/// Cloning is cheap and keeps identity: all clones carry the same host object. Any `std::error::Error` becomes
+/// one with `?`, and comes back with [`Error::downcast_ref`]. Like other catch-all error types it does not
+/// implement `std::error::Error` itself; convert it with `Box::<dyn std::error::Error + Send + Sync>::from`.
+#[derive(Clone)]
+pub struct Error(Arc<Repr>);
+
+struct Repr {
+    what: What,
+    cause: Option<Error>,
+}
+
+enum What {
+    Own { kind: ErrorKind, code: Option<Cow<'static, str>>, message: String, fields: Vec<(&'static str, String)> },
+    Host(Arc<dyn HostFailure>),
+}
+
+impl Error {
+    /// Makes an error of Callweir's own.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::own(kind, message.into(), Vec::new())
+    }
+
+    /// Wraps a failure of the host language.
+    pub fn host(failure: Arc<dyn HostFailure>) -> Self {
+        Self(Arc::new(Repr { what: What::Host(failure), cause: None }))
+    }
+
+    /// Refuses a tool call, for a reason that the model may read.
+    pub fn denied(tool: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (tool, reason) = (tool.into(), reason.into());
+        let message = format!("{tool} was denied: {reason}");
+        Self::own(ErrorKind::ToolCallDenied, message, vec![("tool", tool), ("reason", reason)])
+    }
+
+    /// Says that an argument is wrong, and where.
+    pub fn invalid_argument(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::at(ErrorKind::InvalidArgument, path.into(), message.into())
+    }
+
+    /// Says that a value cannot be written as JSON, and where.
+    pub fn not_json(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::at(ErrorKind::NotJson, path.into(), message.into())
+    }
+
+    /// Says that a callback returned the wrong type.
+    pub fn invalid_return(family: &str, entry: &str, message: impl fmt::Display) -> Self {
+        let text = format!("{family} entry '{entry}': {message}");
+        let fields = vec![("family", family.to_owned()), ("entry", entry.to_owned())];
+        Self::own(ErrorKind::InvalidReturn, text, fields)
+    }
+
+    pub(crate) fn rejected(name: &str, reason: &str, by: &str) -> Self {
+        let message = format!("{name} was rejected by guardrail '{by}': {reason}");
+        let fields = vec![("name", name.to_owned()), ("reason", reason.to_owned()), ("by", by.to_owned())];
+        Self::own(ErrorKind::CallRejected, message, fields)
+    }
+
+    pub(crate) fn tool_not_found(tool: &str) -> Self {
+        let message = format!("Tool '{tool}' was not found.");
+        Self::own(ErrorKind::ToolNotFound, message, vec![("tool", tool.to_owned())])
+    }
+
+    pub(crate) fn tool_not_permitted(tool: &str) -> Self {
+        let message = format!("Tool '{tool}' is not permitted here.");
+        Self::own(ErrorKind::ToolNotPermitted, message, vec![("tool", tool.to_owned())])
+    }
+
+    pub(crate) fn already_exists(what: &str, name: &str) -> Self {
+        let message = format!("{what} '{name}' is already there");
+        Self::own(ErrorKind::AlreadyExists, message, vec![("name", name.to_owned())])
+    }
+
+    pub(crate) fn shut_down() -> Self {
+        Self::new(ErrorKind::ShutDown, "the runtime has been shut down")
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self::new(ErrorKind::Cancelled, "the call was cancelled")
+    }
+
+    /// Turns a caught panic into an error.
+    pub fn from_panic(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::new(ErrorKind::Internal, format!("a callback panicked: {}", text.as_deref().unwrap_or("no message")))
+    }
+
+    fn at(kind: ErrorKind, path: String, message: String) -> Self {
+        let text = format!("{path}: {message}");
+        Self::own(kind, text, vec![("path", path)])
+    }
+
+    fn own(kind: ErrorKind, message: String, fields: Vec<(&'static str, String)>) -> Self {
+        Self(Arc::new(Repr { what: What::Own { kind, code: None, message, fields }, cause: None }))
+    }
+
+    /// Returns the error with one more field; unknown names are kept for the door to show.
+    #[must_use]
+    pub fn with_field(self, name: &'static str, value: impl Into<String>) -> Self {
+        self.edit(|_, _, fields| fields.push((name, value.into())))
+    }
+
+    /// Returns the error with a refined code, as policies give one to a denial.
+    #[must_use]
+    pub fn with_code(self, refined: impl Into<Cow<'static, str>>) -> Self {
+        self.edit(|code, _, _| *code = Some(refined.into()))
+    }
+
+    /// Returns the error with what led to it.
+    #[must_use]
+    pub fn with_cause(self, cause: Error) -> Self {
+        let what = match &self.0.what {
+            What::Host(failure) => What::Host(failure.clone()),
+            What::Own { kind, code, message, fields } => {
+                What::Own { kind: *kind, code: code.clone(), message: message.clone(), fields: fields.clone() }
+            }
+        };
+        Self(Arc::new(Repr { what, cause: Some(cause) }))
+    }
+
+    fn edit(
+        self,
+        change: impl FnOnce(&mut Option<Cow<'static, str>>, &mut String, &mut Vec<(&'static str, String)>),
+    ) -> Self {
+        let What::Own { kind, code, message, fields } = &self.0.what else { return self };
+        let (kind, mut code, mut message, mut fields) = (*kind, code.clone(), message.clone(), fields.clone());
+        change(&mut code, &mut message, &mut fields);
+        let what = What::Own { kind, code, message, fields };
+        Self(Arc::new(Repr { what, cause: self.0.cause.clone() }))
+    }
+
+    /// Returns the kind; nothing for a failure of the host language.
+    pub fn kind(&self) -> Option<ErrorKind> {
+        match &self.0.what {
+            What::Own { kind, .. } => Some(*kind),
+            What::Host(_) => None,
+        }
+    }
+
+    /// Returns the stable code; nothing for a failure of the host language.
+    pub fn code(&self) -> Option<&str> {
+        match &self.0.what {
+            What::Own { kind, code, .. } => Some(code.as_deref().unwrap_or(kind.code())),
+            What::Host(_) => None,
+        }
+    }
+
+    /// Returns a field that the kind's row lists.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields().iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns all fields in order.
+    pub fn fields(&self) -> &[(&'static str, String)] {
+        match &self.0.what {
+            What::Own { fields, .. } => fields,
+            What::Host(_) => &[],
+        }
+    }
+
+    /// Returns the host failure, if this is one.
+    pub fn host_failure(&self) -> Option<&Arc<dyn HostFailure>> {
+        match &self.0.what {
+            What::Host(failure) => Some(failure),
+            What::Own { .. } => None,
+        }
+    }
+
+    /// Returns the Rust error of type `E` that a callback raised.
+    pub fn downcast_ref<E: 'static>(&self) -> Option<&E> {
+        self.host_failure()?.as_any().downcast_ref()
+    }
+
+    /// Returns what led to this error.
+    pub fn cause(&self) -> Option<&Error> {
+        self.0.cause.as_ref()
+    }
+
+    /// Says whether the work was refused on purpose: a denial or a rejection.
+    pub fn is_denial(&self) -> bool {
+        matches!(self.kind(), Some(ErrorKind::Denied | ErrorKind::ToolCallDenied | ErrorKind::CallRejected))
+    }
+
+    /// Says whether this is a cancellation or a process-control exception.
+    pub fn is_control(&self) -> bool {
+        match &self.0.what {
+            What::Own { kind, .. } => *kind == ErrorKind::Cancelled,
+            What::Host(failure) => failure.is_control(),
+        }
+    }
+
+    /// Returns the name that events show as `error.type`: a host type, or a code of Callweir's own.
+    pub fn type_name(&self) -> Option<String> {
+        match &self.0.what {
+            What::Own { kind: ErrorKind::ToolCallDenied, .. } => Some(ErrorKind::ToolCallDenied.code().to_owned()),
+            What::Own { .. } => self.code().map(str::to_owned),
+            What::Host(failure) => failure.type_name(),
+        }
+    }
+
+    /// Returns the text that a model may read: the kind of refusal or failure, and nothing else of it.
+    pub fn for_model(&self) -> String {
+        let reason = || self.field("reason").unwrap_or_default().to_owned();
+        let tool = || self.field("tool").unwrap_or_default().to_owned();
+        let text = match self.kind() {
+            Some(ErrorKind::Denied | ErrorKind::ToolCallDenied | ErrorKind::CallRejected) => {
+                format!("denied: {}", reason())
+            }
+            Some(ErrorKind::ToolNotFound) => format!("not found: {}", tool()),
+            Some(ErrorKind::ToolNotPermitted) => format!("not permitted: {}", tool()),
+            Some(ErrorKind::ToolCallFailed) => {
+                format!("failed: {}", self.field("type").unwrap_or(ErrorKind::ToolCallFailed.code()))
+            }
+            _ => format!("failed: {}", self.type_name().as_deref().unwrap_or("null")),
+        };
+        serde_json::json!({ "error": text }).to_string()
+    }
+
+    /// Says whether two errors are the same object.
+    pub fn same(&self, other: &Error) -> bool {
+        match (&self.0.what, &other.0.what) {
+            (What::Host(a), What::Host(b)) => Arc::ptr_eq(a, b),
+            _ => Arc::ptr_eq(&self.0, &other.0),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.what {
+            What::Own { message, .. } => out.write_str(message),
+            What::Host(failure) => out.write_str(&failure.message()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.what {
+            What::Own { kind, message, fields, .. } => {
+                write!(out, "{kind:?}: {message}")?;
+                fields.iter().try_for_each(|(name, value)| write!(out, " {name}={value:?}"))
+            }
+            What::Host(failure) => {
+                write!(out, "{}: {}", failure.type_name().as_deref().unwrap_or("null"), failure.message())
+            }
+        }?;
+        self.cause().map_or(Ok(()), |cause| write!(out, " (caused by {cause:?})"))
+    }
+}
+
+/// A Rust error that a callback returned.
+struct RustFailure<E>(E);
+
+impl<E: std::error::Error + Send + Sync + 'static> HostFailure for RustFailure<E> {
+    fn type_name(&self) -> Option<String> {
+        let full = std::any::type_name::<E>();
+        let plain = full.split('<').next().unwrap_or(full);
+        Some(plain.rsplit("::").next().unwrap_or(plain).to_owned())
+    }
+    fn message(&self) -> String {
+        self.0.to_string()
+    }
+    fn as_any(&self) -> &dyn Any {
+        &self.0
+    }
+    fn as_std(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::host(Arc::new(RustFailure(error)))
+    }
+}
+
+/// [`Error`] as a standard error.
+#[derive(Debug)]
+struct Standard(Error);
+
+impl fmt::Display for Standard {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl std::error::Error for Standard {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.host_failure()?.as_std()
+    }
+}
+
+impl From<Error> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: Error) -> Self {
+        Box::new(Standard(error))
+    }
+}

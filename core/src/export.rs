@@ -1,0 +1,4 @@
+//! Exporters: subscribers that send events somewhere.
+
+#[cfg(feature = "jsonl")]
+pub mod jsonl;

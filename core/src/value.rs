@@ -1,0 +1,185 @@
+//! Payloads: JSON, or a value of the host language that nobody has had to convert yet.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// The deepest nesting that counts as JSON.
+pub const MAX_DEPTH: usize = 512;
+
+/// A value of the host language, passed along by reference.
+pub trait HostValue: Send + Sync + 'static {
+    /// Returns a JSON copy of the value as it is now, or [`NotJson`](crate::ErrorKind::NotJson) with the path.
+    fn to_json(&self) -> Result<Value>;
+
+    /// Returns a copy of the value's JSON containers, made in the host language.
+    fn isolate(&self) -> Result<Payload>;
+
+    /// Calls `visit` for each top-level key; returns false if the value is not an object.
+    fn keys(&self, visit: &mut dyn FnMut(&str)) -> bool;
+
+    /// Returns the value for downcasts.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What travels through a chain: arguments, a request, a result.
+///
+/// Cloning is cheap. A host value stays the host's own object from the first stage to the last.
+#[derive(Clone)]
+pub enum Payload {
+    /// A JSON value, shared until somebody edits it.
+    Json(Arc<Value>),
+    /// An object of the host language.
+    Host(Arc<dyn HostValue>),
+}
+
+impl Payload {
+    /// Returns a JSON copy of the payload as it is now.
+    pub fn to_json(&self) -> Result<Arc<Value>> {
+        match self {
+            Self::Json(value) => Ok(value.clone()),
+            Self::Host(value) => value.to_json().map(Arc::new),
+        }
+    }
+
+    /// Returns the payload as an owned JSON value.
+    pub fn into_json(self) -> Result<Value> {
+        match self {
+            Self::Json(value) => Ok(Arc::unwrap_or_clone(value)),
+            Self::Host(value) => value.to_json(),
+        }
+    }
+
+    /// Deserialises the payload into a Rust type.
+    ///
+    /// A mismatch is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
+        let json = self.to_json()?;
+        T::deserialize(&*json).map_err(|error| Error::invalid_argument("$", error.to_string()))
+    }
+
+    /// Returns a payload that the chain may change without the caller seeing it.
+    pub(crate) fn isolate(&self) -> Result<Self> {
+        match self {
+            Self::Json(value) => Ok(Self::Json(value.clone())),
+            Self::Host(value) => value.isolate(),
+        }
+    }
+
+    /// Calls `visit` for each top-level key; returns false if the payload is not an object.
+    pub(crate) fn keys(&self, visit: &mut dyn FnMut(&str)) -> bool {
+        match self {
+            Self::Json(value) => match &**value {
+                Value::Object(map) => {
+                    map.keys().for_each(|key| visit(key));
+                    true
+                }
+                _ => false,
+            },
+            Self::Host(value) => value.keys(visit),
+        }
+    }
+}
+
+impl From<Value> for Payload {
+    fn from(value: Value) -> Self {
+        Self::Json(Arc::new(value))
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Json(value) => value.fmt(out),
+            Self::Host(_) => out.write_str("<host value>"),
+        }
+    }
+}
+
+/// Parses JSON text, keeping key order and the text of numbers.
+///
+/// Malformed text, and nesting deeper than [`MAX_DEPTH`], is
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the place in the text.
+pub fn parse_json(text: &str) -> Result<Value> {
+    if text_depth(text) > MAX_DEPTH {
+        return Err(Error::invalid_argument("$", format!("nested deeper than {MAX_DEPTH}")));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    // The depth was bounded above, and more generously than serde_json's own limit.
+    reader.disable_recursion_limit();
+    let parsed = <Value as serde::Deserialize>::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    parsed.map_err(|error| Error::invalid_argument("$", format!("not JSON text: {error}")))
+}
+
+fn text_depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Returns the path of a key below `path`: `$.a`, or `$["a b"]` where the key is not a plain name.
+pub fn path_key(path: &str, key: &str) -> String {
+    let plain = !key.is_empty()
+        && !key.starts_with(|first: char| first.is_ascii_digit())
+        && key.chars().all(|one| one.is_alphanumeric() || one == '_' || one == '-');
+    if plain { format!("{path}.{key}") } else { format!("{path}[{}]", Value::from(key)) }
+}
+
+/// Returns the path of an element below `path`: `$[3]`.
+pub fn path_index(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+/// Estimates the memory that a JSON copy holds, in bytes.
+pub(crate) fn weight(value: &Value) -> usize {
+    let own = size_of::<Value>();
+    match value {
+        Value::Null | Value::Bool(_) => own,
+        Value::Number(number) => own + number.as_str().len(),
+        Value::String(text) => own + text.len(),
+        Value::Array(items) => own + items.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => own + map.iter().map(|(key, item)| 48 + key.len() + weight(item)).sum::<usize>(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pay_3_text_keeps_numbers_and_order() {
+        let text = r#"{"z":1.50,"a":[1e400,12345678901234567890123]}"#;
+        assert_eq!(parse_json(text).unwrap().to_string().replace("1e+400", "1e400"), text);
+    }
+
+    #[test]
+    fn pay_3_depth_is_bounded() {
+        let nested = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(parse_json(&nested(512)).is_ok());
+        let error = parse_json(&nested(513)).unwrap_err();
+        assert_eq!(error.code(), Some("invalid_argument"));
+        assert!(parse_json(&format!("\"{}\"", "[".repeat(600))).is_ok());
+    }
+
+    #[test]
+    fn broken_text_is_typed() {
+        for text in ["", "{", "{\"a\":}", "[1,]", "nul", "1 2"] {
+            assert_eq!(parse_json(text).unwrap_err().field("path"), Some("$"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What the tests, demos and benchmarks across the doors of Callweir share.
+
+pub mod scan;

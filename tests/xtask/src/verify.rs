@@ -1,0 +1,133 @@
+//! `cargo verify`: everything that CI checks, in one run that goes on after failures.
+
+use std::fs;
+use std::process::Command;
+
+use crate::python::Environment;
+use crate::report::{Counts, cargo_test_counts, pytest_counts};
+use crate::steps::{Context, Outcome, Step, run_all};
+use crate::workspace::Workspace;
+use crate::{r#gen, process};
+
+const STEPS: &[Step] = &[
+    // First, because the interpreter decides how the binding is compiled in all the others.
+    ("python environment", python_environment),
+    ("cargo fmt --check", format),
+    // Before the other builds, because maturin settles how PyO3 is configured; they take what it compiled.
+    ("wheel", wheel),
+    ("cargo clippy", clippy),
+    ("cargo gen --check", generated),
+    ("cargo test", rust_tests),
+    ("pytest bindings-python/tests", |context| {
+        pytest(context, "bindings-python/tests")
+    }),
+    ("pytest tests/python", |context| pytest(context, "tests/python")),
+    ("stubtest", stubtest),
+    ("pyright --strict", pyright),
+    // The README's examples come here: a row whose function runs each of its code blocks and counts them.
+];
+
+/// Runs all steps; true when nothing failed.
+pub(crate) fn run(workspace: &Workspace) -> bool {
+    let report = run_all(&Context::new(workspace), STEPS);
+    report.print();
+    report.total().failed == 0
+}
+
+fn python_environment(context: &Context<'_>) -> Outcome {
+    match context.python() {
+        Ok(_) => Outcome::Counted(Counts::one(true)),
+        Err(reason) => Outcome::Failed(reason.to_string()),
+    }
+}
+
+fn format(context: &Context<'_>) -> Outcome {
+    process::run(&mut context.cargo(&["fmt", "--all", "--check"])).into()
+}
+
+fn wheel(context: &Context<'_>) -> Outcome {
+    with_python(context, |environment| {
+        environment.install_binding(context.workspace).into()
+    })
+}
+
+fn clippy(context: &Context<'_>) -> Outcome {
+    let arguments = [
+        "clippy",
+        "--release",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    process::run(&mut context.cargo(&arguments)).into()
+}
+
+fn generated(context: &Context<'_>) -> Outcome {
+    r#gen::check(context.workspace).into()
+}
+
+fn rust_tests(context: &Context<'_>) -> Outcome {
+    let mut command = context.cargo(&["test", "--release", "--workspace", "--no-fail-fast"]);
+    counted(&mut command, cargo_test_counts)
+}
+
+fn pytest(context: &Context<'_>, folder: &str) -> Outcome {
+    if !context.workspace.has(folder) {
+        return Outcome::Skipped(format!("no {folder}"));
+    }
+    with_python(context, |environment| {
+        let mut command = environment.python(context.workspace);
+        command.args(["-m", "pytest", "-q", "--color=no", folder]);
+        counted(&mut command, pytest_counts)
+    })
+}
+
+fn stubtest(context: &Context<'_>) -> Outcome {
+    with_python(context, |environment| {
+        let mut command = environment.python(context.workspace);
+        process::run(command.args(["-m", "mypy.stubtest", "callweir"])).into()
+    })
+}
+
+fn pyright(context: &Context<'_>) -> Outcome {
+    let folder = "bindings-python/tests/typing";
+    let Ok(entries) = fs::read_dir(context.workspace.path(folder)) else {
+        return Outcome::Skipped(format!("no {folder}"));
+    };
+    // With nothing to read pyright finds no error either.
+    if !entries
+        .flatten()
+        .any(|entry| entry.path().extension().is_some_and(|name| name == "py"))
+    {
+        return Outcome::Failed(format!("{folder} holds no .py file"));
+    }
+    with_python(context, |environment| {
+        let mut command = environment.python(context.workspace);
+        // Strictness is no option of the command line, only of the settings file.
+        command.args([
+            "-m",
+            "pyright",
+            "--warnings",
+            "--project",
+            "tests/pyrightconfig.json",
+        ]);
+        process::run(command.arg("--pythonpath").arg(environment.executable())).into()
+    })
+}
+
+/// Runs a step that needs Python; without one it fails, and says what is missing.
+fn with_python(context: &Context<'_>, step: impl FnOnce(&Environment) -> Outcome) -> Outcome {
+    match context.python() {
+        Ok(environment) => step(environment),
+        Err(reason) => Outcome::Failed(reason.to_string()),
+    }
+}
+
+fn counted(command: &mut Command, count: fn(&[String]) -> Counts) -> Outcome {
+    match process::run_and_keep(command) {
+        Ok(finished) => Outcome::Counted(count(&finished.lines).checked(finished.success)),
+        Err(reason) => Outcome::Failed(reason),
+    }
+}
