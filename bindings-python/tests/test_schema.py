@@ -9,11 +9,13 @@ import functools
 import json
 import math
 import re
+import subprocess
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -676,6 +678,31 @@ def test_callables(func, expected):
     assert (signature.name, signature.description, list(signature.schema["properties"])) == expected
 
 
+def test_a_caller_cannot_replace_what_a_partial_binds():
+    def tool(sku: str, when: date = date.min, **rest: Any):
+        return sku, when, rest
+
+    func = functools.partial(functools.partial(tool, tenant="own", user=1), user=2, when=date.max)
+    signature = _schema.describe(func)
+    assert list(signature.schema["properties"]) == ["sku"] and signature.schema["additionalProperties"] is True
+    for name in ("tenant", "user", "when"):
+        with pytest.raises(_schema.ArgumentError, match=r"^\$\.\w+: is an unexpected argument$") as caught:
+            signature.bind({"sku": "A", name: None}, None)
+        assert caught.value.path == f"$.{name}"
+    bound = signature.bind({"sku": "A", "other": 3}, None)
+    assert func(**bound) == ("A", date.max, {"tenant": "own", "user": 2, "other": 3})
+
+
+def test_a_caller_cannot_replace_a_context_that_a_partial_binds():
+    def tool(ctx: ToolContext, **rest: Any):
+        return ctx, rest
+
+    signature = _schema.describe(functools.partial(tool, ctx=ToolContext()))
+    assert signature.context_parameter is None
+    with pytest.raises(_schema.ArgumentError, match=r"^\$\.ctx: "):
+        signature.bind({"ctx": "forged"}, ToolContext())
+
+
 MOMENT = datetime(2024, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
 NAME = UUID("12345678-1234-5678-1234-567812345678")
 
@@ -878,6 +905,23 @@ async def generator():
 )
 def test_is_async(func, expected):
     assert _schema.is_async(func) is expected
+
+
+def test_importing_loads_nothing_heavy():
+    package = Path(_schema.__file__).parent
+    code = (
+        "import importlib, sys, types\n"
+        "before = set(sys.modules)\n"
+        f"parent = types.ModuleType('parent'); parent.__path__ = [{str(package.parent)!r}]\n"
+        "sys.modules['parent'] = parent\n"
+        "importlib.import_module('parent._schema')\n"
+        "print(*sorted(set(sys.modules) - before))\n"
+    )
+    # Without `site`, whose path files may load anything.
+    run = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert {"parent._schema", "typing"} <= loaded
+    assert not loaded & {"dataclasses", "datetime", "decimal", "inspect", "json", "uuid"}
 
 
 def test_schemas_are_valid_for_the_defaults_and_meta_schema():
