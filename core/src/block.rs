@@ -28,7 +28,9 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Runs a future on this thread until `deadline`; returns nothing if it has not ended by then.
 pub fn block_until<T>(future: impl Future<Output = T>, deadline: Option<Instant>) -> Option<T> {
-    let Some(deadline) = deadline else { return Some(block_on(future)) };
+    let Some(deadline) = deadline else {
+        return Some(block_on(future));
+    };
     let mut future = std::pin::pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
@@ -36,7 +38,9 @@ pub fn block_until<T>(future: impl Future<Output = T>, deadline: Option<Instant>
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return Some(value);
         }
-        let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        let left = deadline
+            .checked_duration_since(Instant::now())
+            .filter(|left| !left.is_zero())?;
         std::thread::park_timeout(left);
     }
 }

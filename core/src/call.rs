@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::chain::around::AroundChain;
 use crate::chain::{Entries, Work, transform};
 use crate::error::Result;
+use crate::event::ScopeType;
 use crate::family::Family;
 use crate::registrations::Snapshot;
 use crate::registry::Descriptor;
 use crate::runtime::Runtime;
 use crate::scope::{Role, Scope, ScopeOptions};
-use crate::event::ScopeType;
 use crate::value::Payload;
 
 pub use manual::{EndOptions, ManualCall, ManualOptions};
@@ -96,10 +96,20 @@ impl Invocation {
         let call = limits.clone().apply(Some(&runtime), asked).await?;
 
         let open = open::OpenCall::start(&self, &runtime, &snapshot, &scope, &call);
-        let middleware = self.registry.as_ref().map(|part| part.middleware.clone()).unwrap_or_default();
-        let chain = AroundChain::new(snapshot.chain(Family::ToolExecution).clone(), middleware, self.work.clone());
+        let middleware = self
+            .registry
+            .as_ref()
+            .map(|part| part.middleware.clone())
+            .unwrap_or_default();
+        let chain = AroundChain::new(
+            snapshot.chain(Family::ToolExecution).clone(),
+            middleware,
+            self.work.clone(),
+        );
         let mut current = CurrentGuard::enter(self.current.take(), &scope);
-        let result = limits.apply(Some(&runtime), scope.within(run(&chain, call))).await;
+        let result = limits
+            .apply(Some(&runtime), scope.within(run(&chain, call)))
+            .await;
         current.leave();
         open.end(&chain, &result);
         result
@@ -107,22 +117,50 @@ impl Invocation {
 
     fn scope(&self, runtime: &Runtime) -> Scope {
         let options = ScopeOptions::default();
-        Scope::build(runtime.clone(), self.name.clone(), ScopeType::Tool, Role::Call, self.parent.clone(), &options)
+        Scope::build(
+            runtime.clone(),
+            self.name.clone(),
+            ScopeType::Tool,
+            Role::Call,
+            self.parent.clone(),
+            &options,
+        )
     }
 
     /// Returns the call as the first stage sees it, on a copy if callbacks of the host may change it.
     fn enter(&self, snapshot: &Snapshot, scope: &Scope) -> Result<ToolCall> {
         let host = snapshot.host_inline || self.registry.as_ref().is_some_and(|part| part.host);
-        let arguments = if host { self.arguments.isolate()? } else { self.arguments.clone() };
+        let arguments = if host {
+            self.arguments.isolate()?
+        } else {
+            self.arguments.clone()
+        };
         let descriptor = self.registry.as_ref().map(|part| part.descriptor.clone());
-        Ok(ToolCall::build(self.name.clone(), arguments, self.context.clone(), descriptor, Some(scope.clone())))
+        Ok(ToolCall::build(
+            self.name.clone(),
+            arguments,
+            self.context.clone(),
+            descriptor,
+            Some(scope.clone()),
+        ))
     }
 
     /// Asks the guardrails, then lets the request intercepts change the arguments.
-    async fn ask(&self, runtime: &Runtime, snapshot: &Arc<Snapshot>, scope: &Scope, call: ToolCall) -> Result<ToolCall> {
+    async fn ask(
+        &self,
+        runtime: &Runtime,
+        snapshot: &Arc<Snapshot>,
+        scope: &Scope,
+        call: ToolCall,
+    ) -> Result<ToolCall> {
         let gates = snapshot.chain(Family::ToolConditionalExecution);
         if !gates.is_empty() {
-            let guards = guard::Guards { runtime, snapshot, scope, typed: self.registry.is_some() };
+            let guards = guard::Guards {
+                runtime,
+                snapshot,
+                scope,
+                typed: self.registry.is_some(),
+            };
             guards.pass(gates, &call).await?;
         }
         let requests = snapshot.chain(Family::ToolRequest);

@@ -53,7 +53,9 @@ impl<T> Future for Guarded<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Result<T>> {
         use std::task::Poll;
-        let Some(mut future) = self.0.take() else { return Poll::Pending };
+        let Some(mut future) = self.0.take() else {
+            return Poll::Pending;
+        };
         // The future is out of its slot while it runs: a panic leaves nothing half-polled behind.
         let polled = catch(|| match future.as_mut().poll(cx) {
             Poll::Ready(result) => {
@@ -223,7 +225,11 @@ pub type Entries = Arc<[Arc<Entry>]>;
 
 /// Says that an entry's callback returned what its family does not allow.
 pub(crate) fn wrong_shape(entry: &Entry) -> Error {
-    Error::invalid_return(entry.stage(), &entry.name, "the callback does not fit the family's shape")
+    Error::invalid_return(
+        entry.stage(),
+        &entry.name,
+        "the callback does not fit the family's shape",
+    )
 }
 
 /// The payload of a stage, or nothing where an entry gave nothing.

@@ -29,8 +29,8 @@ use crate::timer::Timer;
 
 pub use bounds::Limits;
 pub use lane::Runnable;
-pub use queue::PayloadCopy;
 pub(crate) use queue::Draft;
+pub use queue::PayloadCopy;
 pub use runner::Place;
 pub(crate) use subscriber::Target;
 pub use subscriber::{ObserveCalls, Subscriber};
@@ -39,6 +39,9 @@ use bounds::{Admission, Ticket};
 use lane::{Lane, Work};
 use queue::{Delivery, Item, Queued};
 use runner::Runner;
+
+/// How long a chain of events may be in which each was emitted by an observer of the one before.
+const MAX_ECHO: u32 = 4;
 
 /// What the host lends the dispatcher.
 pub trait DispatchHost: Send + Sync + 'static {
@@ -65,6 +68,8 @@ pub struct Origin {
     pub context: transform::Context,
     /// The event loop that was running.
     pub event_loop: Option<Arc<dyn HostLoop>>,
+    /// How many callbacks of the dispatcher lie behind this moment, where only the host's context knows.
+    pub echo: u32,
 }
 
 /// An event loop of the host that can drain lanes.
@@ -162,12 +167,23 @@ impl Dispatcher {
             self.count_dropped(&snapshot);
             return;
         }
+        let origin = if snapshot.host_queued {
+            self.host.capture()
+        } else {
+            Origin::default()
+        };
+        draft.echo = draft.echo.max(origin.echo);
+        if draft.echo > MAX_ECHO {
+            // Observers that answer every event with an event would feed themselves for ever.
+            draft.mark_unheard();
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let Some(ticket) = self.admit(&mut draft) else {
             draft.mark_unheard();
             self.count_dropped(&snapshot);
             return;
         };
-        let origin = if snapshot.host_queued { self.host.capture() } else { Origin::default() };
         self.watch();
         let queued = Queued::new(draft, snapshot, origin, ticket);
         if queued.needs_sanitizing() {
@@ -186,7 +202,11 @@ impl Dispatcher {
             return;
         };
         let ticket = Ticket::new(self, bounds::OVERHEAD);
-        let origin = if snapshot.host_queued { self.host.capture() } else { Origin::default() };
+        let origin = if snapshot.host_queued {
+            self.host.capture()
+        } else {
+            Origin::default()
+        };
         self.watch();
         let delivery = Arc::new(Delivery::call(event, origin, ticket));
         for subscriber in snapshot.call_subscribers.iter() {
@@ -220,7 +240,11 @@ impl Dispatcher {
     }
 
     fn runner(&self, place: &Place) -> &Arc<Runner> {
-        if matches!(place, Place::Core) { &self.core } else { &self.host_thread }
+        if matches!(place, Place::Core) {
+            &self.core
+        } else {
+            &self.host_thread
+        }
     }
 
     /// Gives a lane to whoever works at `place`.
@@ -251,8 +275,11 @@ impl Dispatcher {
             return;
         }
         let count = self.unreported.swap(0, Ordering::AcqRel);
-        let Some(snapshot) = self.last_dropped.lock().take().filter(|_| count > 0) else { return };
-        let mut event = crate::event::Event::new(EventKind::Mark, crate::id::new(), None, "callweir.dropped".into());
+        let Some(snapshot) = self.last_dropped.lock().take().filter(|_| count > 0) else {
+            return;
+        };
+        let mut event =
+            crate::event::Event::new(EventKind::Mark, crate::id::new(), None, "callweir.dropped".into());
         event.data = serde_json::json!({ "events": count });
         let own = Map::from_iter([("callweir.mark".to_owned(), Value::from("dropped"))]);
         self.emit(snapshot, Draft::new(event).own(own));
@@ -276,7 +303,10 @@ impl Dispatcher {
 
     /// Waits for the threads to finish what they run; called once nothing more is emitted.
     pub(crate) fn stop(&self, deadline: Instant) {
-        let left = |at: Instant| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let left = |at: Instant| {
+            at.saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1))
+        };
         self.core.stop(left(deadline));
         self.host_thread.stop(left(deadline));
     }

@@ -86,8 +86,18 @@ struct Repr {
 }
 
 enum What {
-    Own { kind: ErrorKind, code: Option<Cow<'static, str>>, message: String, fields: Vec<(&'static str, String)> },
+    Own(Own),
     Host(Arc<dyn HostFailure>),
+}
+
+#[derive(Clone)]
+struct Own {
+    kind: ErrorKind,
+    code: Option<Cow<'static, str>>,
+    message: String,
+    fields: Vec<(&'static str, String)>,
+    /// The host's object for this error, once there is one: it keeps its identity from then on.
+    host: Option<Arc<dyn HostFailure>>,
 }
 
 impl Error {
@@ -98,14 +108,21 @@ impl Error {
 
     /// Wraps a failure of the host language.
     pub fn host(failure: Arc<dyn HostFailure>) -> Self {
-        Self(Arc::new(Repr { what: What::Host(failure), cause: None }))
+        Self(Arc::new(Repr {
+            what: What::Host(failure),
+            cause: None,
+        }))
     }
 
     /// Refuses a tool call, for a reason that the model may read.
     pub fn denied(tool: impl Into<String>, reason: impl Into<String>) -> Self {
         let (tool, reason) = (tool.into(), reason.into());
         let message = format!("{tool} was denied: {reason}");
-        Self::own(ErrorKind::ToolCallDenied, message, vec![("tool", tool), ("reason", reason)])
+        Self::own(
+            ErrorKind::ToolCallDenied,
+            message,
+            vec![("tool", tool), ("reason", reason)],
+        )
     }
 
     /// Says that an argument is wrong, and where.
@@ -127,7 +144,11 @@ impl Error {
 
     pub(crate) fn rejected(name: &str, reason: &str, by: &str) -> Self {
         let message = format!("{name} was rejected by guardrail '{by}': {reason}");
-        let fields = vec![("name", name.to_owned()), ("reason", reason.to_owned()), ("by", by.to_owned())];
+        let fields = vec![
+            ("name", name.to_owned()),
+            ("reason", reason.to_owned()),
+            ("by", by.to_owned()),
+        ];
         Self::own(ErrorKind::CallRejected, message, fields)
     }
 
@@ -138,7 +159,11 @@ impl Error {
 
     pub(crate) fn tool_not_permitted(tool: &str) -> Self {
         let message = format!("Tool '{tool}' is not permitted here.");
-        Self::own(ErrorKind::ToolNotPermitted, message, vec![("tool", tool.to_owned())])
+        Self::own(
+            ErrorKind::ToolNotPermitted,
+            message,
+            vec![("tool", tool.to_owned())],
+        )
     }
 
     pub(crate) fn already_exists(what: &str, name: &str) -> Self {
@@ -158,7 +183,10 @@ impl Error {
     pub fn from_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Self::new(ErrorKind::Internal, format!("a callback panicked: {}", text.as_deref().unwrap_or("no message")))
+        Self::new(
+            ErrorKind::Internal,
+            format!("a callback panicked: {}", text.as_deref().unwrap_or("no message")),
+        )
     }
 
     fn at(kind: ErrorKind, path: String, message: String) -> Self {
@@ -167,19 +195,34 @@ impl Error {
     }
 
     fn own(kind: ErrorKind, message: String, fields: Vec<(&'static str, String)>) -> Self {
-        Self(Arc::new(Repr { what: What::Own { kind, code: None, message, fields }, cause: None }))
+        Self(Arc::new(Repr {
+            what: What::Own(Own {
+                kind,
+                code: None,
+                message,
+                fields,
+                host: None,
+            }),
+            cause: None,
+        }))
     }
 
     /// Returns the error with one more field; unknown names are kept for the door to show.
     #[must_use]
     pub fn with_field(self, name: &'static str, value: impl Into<String>) -> Self {
-        self.edit(|_, _, fields| fields.push((name, value.into())))
+        self.edit(|own| own.fields.push((name, value.into())))
     }
 
     /// Returns the error with a refined code, as policies give one to a denial.
     #[must_use]
     pub fn with_code(self, refined: impl Into<Cow<'static, str>>) -> Self {
-        self.edit(|code, _, _| *code = Some(refined.into()))
+        self.edit(|own| own.code = Some(refined.into()))
+    }
+
+    /// Returns the error with the object by which the host language knows it.
+    #[must_use]
+    pub fn with_host(self, object: Arc<dyn HostFailure>) -> Self {
+        self.edit(|own| own.host = Some(object))
     }
 
     /// Returns the error with what led to it.
@@ -187,28 +230,28 @@ impl Error {
     pub fn with_cause(self, cause: Error) -> Self {
         let what = match &self.0.what {
             What::Host(failure) => What::Host(failure.clone()),
-            What::Own { kind, code, message, fields } => {
-                What::Own { kind: *kind, code: code.clone(), message: message.clone(), fields: fields.clone() }
-            }
+            What::Own(own) => What::Own(own.clone()),
         };
-        Self(Arc::new(Repr { what, cause: Some(cause) }))
+        Self(Arc::new(Repr {
+            what,
+            cause: Some(cause),
+        }))
     }
 
-    fn edit(
-        self,
-        change: impl FnOnce(&mut Option<Cow<'static, str>>, &mut String, &mut Vec<(&'static str, String)>),
-    ) -> Self {
-        let What::Own { kind, code, message, fields } = &self.0.what else { return self };
-        let (kind, mut code, mut message, mut fields) = (*kind, code.clone(), message.clone(), fields.clone());
-        change(&mut code, &mut message, &mut fields);
-        let what = What::Own { kind, code, message, fields };
-        Self(Arc::new(Repr { what, cause: self.0.cause.clone() }))
+    fn edit(self, change: impl FnOnce(&mut Own)) -> Self {
+        let What::Own(own) = &self.0.what else { return self };
+        let mut own = own.clone();
+        change(&mut own);
+        Self(Arc::new(Repr {
+            what: What::Own(own),
+            cause: self.0.cause.clone(),
+        }))
     }
 
     /// Returns the kind; nothing for a failure of the host language.
     pub fn kind(&self) -> Option<ErrorKind> {
         match &self.0.what {
-            What::Own { kind, .. } => Some(*kind),
+            What::Own(own) => Some(own.kind),
             What::Host(_) => None,
         }
     }
@@ -216,29 +259,32 @@ impl Error {
     /// Returns the stable code; nothing for a failure of the host language.
     pub fn code(&self) -> Option<&str> {
         match &self.0.what {
-            What::Own { kind, code, .. } => Some(code.as_deref().unwrap_or(kind.code())),
+            What::Own(own) => Some(own.code.as_deref().unwrap_or(own.kind.code())),
             What::Host(_) => None,
         }
     }
 
     /// Returns a field that the kind's row lists.
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields().iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
+        self.fields()
+            .iter()
+            .find(|(field, _)| *field == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Returns all fields in order.
     pub fn fields(&self) -> &[(&'static str, String)] {
         match &self.0.what {
-            What::Own { fields, .. } => fields,
+            What::Own(own) => &own.fields,
             What::Host(_) => &[],
         }
     }
 
-    /// Returns the host failure, if this is one.
+    /// Returns the host's object for this error, if there is one.
     pub fn host_failure(&self) -> Option<&Arc<dyn HostFailure>> {
         match &self.0.what {
             What::Host(failure) => Some(failure),
-            What::Own { .. } => None,
+            What::Own(own) => own.host.as_ref(),
         }
     }
 
@@ -254,13 +300,16 @@ impl Error {
 
     /// Says whether the work was refused on purpose: a denial or a rejection.
     pub fn is_denial(&self) -> bool {
-        matches!(self.kind(), Some(ErrorKind::Denied | ErrorKind::ToolCallDenied | ErrorKind::CallRejected))
+        matches!(
+            self.kind(),
+            Some(ErrorKind::Denied | ErrorKind::ToolCallDenied | ErrorKind::CallRejected)
+        )
     }
 
     /// Says whether this is a cancellation or a process-control exception.
     pub fn is_control(&self) -> bool {
         match &self.0.what {
-            What::Own { kind, .. } => *kind == ErrorKind::Cancelled,
+            What::Own(own) => own.kind == ErrorKind::Cancelled,
             What::Host(failure) => failure.is_control(),
         }
     }
@@ -268,8 +317,8 @@ impl Error {
     /// Returns the name that events show as `error.type`: a host type, or a code of Callweir's own.
     pub fn type_name(&self) -> Option<String> {
         match &self.0.what {
-            What::Own { kind: ErrorKind::ToolCallDenied, .. } => Some(ErrorKind::ToolCallDenied.code().to_owned()),
-            What::Own { .. } => self.code().map(str::to_owned),
+            // A refined code stays out: what was refused is `denied` to whoever counts.
+            What::Own(own) => Some(own.kind.code().to_owned()),
             What::Host(failure) => failure.type_name(),
         }
     }
@@ -285,7 +334,10 @@ impl Error {
             Some(ErrorKind::ToolNotFound) => format!("not found: {}", tool()),
             Some(ErrorKind::ToolNotPermitted) => format!("not permitted: {}", tool()),
             Some(ErrorKind::ToolCallFailed) => {
-                format!("failed: {}", self.field("type").unwrap_or(ErrorKind::ToolCallFailed.code()))
+                format!(
+                    "failed: {}",
+                    self.field("type").unwrap_or(ErrorKind::ToolCallFailed.code())
+                )
             }
             _ => format!("failed: {}", self.type_name().as_deref().unwrap_or("null")),
         };
@@ -304,7 +356,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.what {
-            What::Own { message, .. } => out.write_str(message),
+            What::Own(own) => out.write_str(&own.message),
             What::Host(failure) => out.write_str(&failure.message()),
         }
     }
@@ -313,15 +365,23 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.what {
-            What::Own { kind, message, fields, .. } => {
-                write!(out, "{kind:?}: {message}")?;
-                fields.iter().try_for_each(|(name, value)| write!(out, " {name}={value:?}"))
+            What::Own(own) => {
+                write!(out, "{:?}: {}", own.kind, own.message)?;
+                own.fields
+                    .iter()
+                    .try_for_each(|(name, value)| write!(out, " {name}={value:?}"))
             }
             What::Host(failure) => {
-                write!(out, "{}: {}", failure.type_name().as_deref().unwrap_or("null"), failure.message())
+                write!(
+                    out,
+                    "{}: {}",
+                    failure.type_name().as_deref().unwrap_or("null"),
+                    failure.message()
+                )
             }
         }?;
-        self.cause().map_or(Ok(()), |cause| write!(out, " (caused by {cause:?})"))
+        self.cause()
+            .map_or(Ok(()), |cause| write!(out, " (caused by {cause:?})"))
     }
 }
 

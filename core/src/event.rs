@@ -183,13 +183,31 @@ impl Event {
         put("kind", Value::from(if mark { "mark" } else { "scope" }));
         put("atof_version", Value::from(ATOF_VERSION));
         put("uuid", Value::from(self.uuid.to_string()));
-        put("parent_uuid", self.parent_uuid.map_or(Value::Null, |id| Value::from(id.to_string())));
+        put(
+            "parent_uuid",
+            self.parent_uuid
+                .map_or(Value::Null, |id| Value::from(id.to_string())),
+        );
         put("timestamp", Value::from(self.timestamp_text()));
         put("name", Value::from(&*self.name));
         if !mark {
-            put("scope_category", Value::from(if self.kind == EventKind::Start { "start" } else { "end" }));
-            put("category", self.category.map_or(Value::Null, |category| Value::from(category.name())));
-            put("attributes", self.attributes.iter().map(|flag| Value::from(&**flag)).collect());
+            put(
+                "scope_category",
+                Value::from(if self.kind == EventKind::Start {
+                    "start"
+                } else {
+                    "end"
+                }),
+            );
+            put(
+                "category",
+                self.category
+                    .map_or(Value::Null, |category| Value::from(category.name())),
+            );
+            put(
+                "attributes",
+                self.attributes.iter().map(|flag| Value::from(&**flag)).collect(),
+            );
         }
         put("data", self.data.clone());
         put("data_schema", self.data_schema.clone());
@@ -216,12 +234,18 @@ impl Event {
 
     /// Replaces the three fields; what is not in `fields` is cleared.
     pub(crate) fn set_fields(&mut self, fields: Value) {
-        let mut fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
+        let mut fields = if let Value::Object(fields) = fields {
+            fields
+        } else {
+            Map::new()
+        };
         let mut take = |key: &str| fields.shift_remove(key).unwrap_or(Value::Null);
         self.data = take("data");
         self.category_profile = take("category_profile");
         self.metadata = match take("metadata") {
-            Value::Object(free) => Value::Object(free.into_iter().filter(|(key, _)| !is_own_key(key)).collect()),
+            Value::Object(free) => {
+                Value::Object(free.into_iter().filter(|(key, _)| !is_own_key(key)).collect())
+            }
             Value::Null => Value::Null,
             // The wire format wants an object here; what is none is kept under a name of its own.
             other => serde_json::json!({ "value": other }),
@@ -255,7 +279,9 @@ pub(crate) fn is_own_key(key: &str) -> bool {
 /// Takes a program's metadata, without the keys that are Callweir's own.
 pub(crate) fn free_metadata(given: Option<Value>) -> Value {
     match given {
-        Some(Value::Object(map)) => Value::Object(map.into_iter().filter(|(key, _)| !is_own_key(key)).collect()),
+        Some(Value::Object(map)) => {
+            Value::Object(map.into_iter().filter(|(key, _)| !is_own_key(key)).collect())
+        }
         Some(Value::Null) | None => Value::Null,
         Some(other) => serde_json::json!({ "value": other }),
     }

@@ -129,11 +129,18 @@ impl FromStr for Family {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Self::ALL.iter().copied().find(|family| family.wire_name() == name).ok_or_else(|| {
-            let known: Vec<_> = Self::ALL.iter().map(|family| family.wire_name()).collect();
-            Error::new(ErrorKind::InvalidArgument, format!("no family '{name}'; there are {}", known.join(", ")))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|family| family.wire_name() == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL.iter().map(|family| family.wire_name()).collect();
+                Error::new(
+                    ErrorKind::InvalidArgument,
+                    format!("no family '{name}'; there are {}", known.join(", ")),
+                )
                 .with_field("path", "$.family")
-        })
+            })
     }
 }
 
@@ -147,6 +154,9 @@ mod tests {
             assert_eq!(family.wire_name().parse::<Family>().unwrap(), *family);
             assert_eq!(Family::ALL[family.index()], *family);
         }
-        assert_eq!("tool.nope".parse::<Family>().unwrap_err().code(), Some("invalid_argument"));
+        assert_eq!(
+            "tool.nope".parse::<Family>().unwrap_err().code(),
+            Some("invalid_argument")
+        );
     }
 }

@@ -20,7 +20,9 @@ pub(crate) fn after_fork() {
 
 /// Returns a new id, which carries the present time.
 pub(crate) fn new() -> Uuid {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     let random = SOURCE.with_borrow_mut(|source| {
         let forks = FORKS.load(Ordering::Relaxed);

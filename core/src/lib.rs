@@ -65,8 +65,8 @@ pub use event::{
 pub use family::{Family, Module, Shape, Subject};
 pub use registrations::Registration;
 pub use registry::{
-    Arguments, Descriptor, DispatchRequest, FunctionTool, Middleware, Provider, Registrable, Tool, ToolRegistry,
-    ToolSpec, manifest, middleware_fn,
+    Arguments, Descriptor, DispatchRequest, FunctionTool, Middleware, Provider, Registrable, Tool,
+    ToolRegistry, ToolSpec, manifest, middleware_fn,
 };
 pub use runtime::{Mark, Options, RegisterOptions, Runtime};
 pub use scope::{CloseOptions, Propagation, Scope, ScopeGuard, ScopeOptions};

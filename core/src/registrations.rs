@@ -37,7 +37,10 @@ impl Snapshot {
 
     pub(crate) fn chain(&self, family: Family) -> &Entries {
         // The array has one place for each family.
-        #[allow(clippy::indexing_slicing, reason = "the index is the family's place in an array of all families")]
+        #[allow(
+            clippy::indexing_slicing,
+            reason = "the index is the family's place in an array of all families"
+        )]
         &self.chains[family.index()]
     }
 
@@ -46,12 +49,18 @@ impl Snapshot {
     }
 
     fn each_entry(&self) -> impl Iterator<Item = (Family, &Arc<Entry>)> {
-        Family::ALL.iter().flat_map(|family| self.chain(*family).iter().map(|entry| (*family, entry)))
+        Family::ALL
+            .iter()
+            .flat_map(|family| self.chain(*family).iter().map(|entry| (*family, entry)))
     }
 
     fn refresh(mut self) -> Self {
-        let inline = self.each_entry().any(|(family, entry)| family.is_inline() && entry.handler.is_host());
-        let sanitizers = self.each_entry().any(|(family, entry)| family.is_sanitizer() && entry.handler.is_host());
+        let inline = self
+            .each_entry()
+            .any(|(family, entry)| family.is_inline() && entry.handler.is_host());
+        let sanitizers = self
+            .each_entry()
+            .any(|(family, entry)| family.is_sanitizer() && entry.handler.is_host());
         let mut observers = self.subscribers.iter().chain(self.call_subscribers.iter());
         let observing = observers.any(|subscriber| subscriber.home() != Home::Core);
         self.host_inline = inline;
@@ -91,9 +100,9 @@ impl Snapshot {
             entries.sort_by(|a, b| a.order(b));
             entries.into()
         };
-        let add = |outer: &Arc<[Arc<Subscriber>]>, inner: &Arc<[Arc<Subscriber>]>| -> Arc<[Arc<Subscriber>]> {
-            outer.iter().chain(inner.iter()).cloned().collect()
-        };
+        let add = |outer: &Arc<[Arc<Subscriber>]>,
+                   inner: &Arc<[Arc<Subscriber>]>|
+         -> Arc<[Arc<Subscriber>]> { outer.iter().chain(inner.iter()).cloned().collect() };
         let chains = std::array::from_fn(|index| {
             let family = Family::ALL.get(index).copied().unwrap_or(Family::MarkSanitize);
             join(self.chain(family), inner.chain(family))
@@ -152,7 +161,11 @@ impl Registration {
         Self {
             stage: entry.stage(),
             name: entry.name.clone(),
-            level: if entry.family.is_some() { entry.level.name() } else { "registry" },
+            level: if entry.family.is_some() {
+                entry.level.name()
+            } else {
+                "registry"
+            },
             owner: entry.level.owner().map(Arc::from),
             priority: entry.priority,
         }
@@ -200,7 +213,9 @@ impl Registrations {
         let mut stale = Vec::new();
         let mut place = Some(scope.clone());
         let mut snapshot = loop {
-            let Some(here) = place else { break self.global.load_full() };
+            let Some(here) = place else {
+                break self.global.load_full();
+            };
             if let Some(view) = fresh(&here) {
                 break view;
             }
@@ -211,13 +226,20 @@ impl Registrations {
             if let Some(own) = scope.local().own.load_full() {
                 snapshot = Arc::new(snapshot.with_level(&own));
             }
-            scope.local().view.store(Some(Arc::new(View { generation, snapshot: snapshot.clone() })));
+            scope.local().view.store(Some(Arc::new(View {
+                generation,
+                snapshot: snapshot.clone(),
+            })));
         }
         snapshot
     }
 
     /// Applies one change to a level, under the writers' lock.
-    fn write<T>(&self, scope: Option<&Scope>, change: impl FnOnce(&Snapshot) -> Result<(Snapshot, T)>) -> Result<T> {
+    fn write<T>(
+        &self,
+        scope: Option<&Scope>,
+        change: impl FnOnce(&Snapshot) -> Result<(Snapshot, T)>,
+    ) -> Result<T> {
         let writing = self.writing.load_full();
         let _alone = writing.lock();
         let result = match scope {
@@ -252,7 +274,10 @@ impl Registrations {
             if level.chain(family).iter().any(|other| same_slot(other, &entry)) {
                 return Err(Error::already_exists(family.wire_name(), &entry.name));
             }
-            Ok((level.with_entries(family, |entries| entries.push(Arc::new(entry))), ()))
+            Ok((
+                level.with_entries(family, |entries| entries.push(Arc::new(entry))),
+                (),
+            ))
         })
     }
 
@@ -271,14 +296,23 @@ impl Registrations {
         removed.unwrap_or(false)
     }
 
-    pub(crate) fn subscribe(&self, scope: Option<&Scope>, calls: bool, subscriber: Arc<Subscriber>) -> Result<()> {
+    pub(crate) fn subscribe(
+        &self,
+        scope: Option<&Scope>,
+        calls: bool,
+        subscriber: Arc<Subscriber>,
+    ) -> Result<()> {
         self.write(scope, |level| {
             let taken = level.subscribers.iter().chain(level.call_subscribers.iter());
             if taken.into_iter().any(|other| other.name() == subscriber.name()) {
                 return Err(Error::already_exists("subscriber", subscriber.name()));
             }
             let mut next = level.shallow();
-            let list = if calls { &mut next.call_subscribers } else { &mut next.subscribers };
+            let list = if calls {
+                &mut next.call_subscribers
+            } else {
+                &mut next.subscribers
+            };
             *list = list.iter().cloned().chain([subscriber]).collect();
             Ok((next.refresh(), ()))
         })
@@ -290,7 +324,8 @@ impl Registrations {
             let mut next = level.shallow();
             let mut found = None;
             for list in [&mut next.subscribers, &mut next.call_subscribers] {
-                let (gone, kept): (Vec<_>, Vec<_>) = list.iter().cloned().partition(|one| **one.name() == *name);
+                let (gone, kept): (Vec<_>, Vec<_>) =
+                    list.iter().cloned().partition(|one| **one.name() == *name);
                 found = found.or_else(|| gone.into_iter().next());
                 *list = kept.into();
             }
@@ -358,7 +393,9 @@ impl Registrations {
 pub(crate) fn lines(level: &Snapshot) -> Vec<Registration> {
     let entries = level.each_entry().map(|(_, entry)| Registration::of_entry(entry));
     let subscribers = level.subscribers.iter().chain(level.call_subscribers.iter());
-    entries.chain(subscribers.map(|subscriber| Registration::of_subscriber(subscriber))).collect()
+    entries
+        .chain(subscribers.map(|subscriber| Registration::of_subscriber(subscriber)))
+        .collect()
 }
 
 fn same_slot(a: &Entry, b: &Entry) -> bool {
@@ -373,7 +410,10 @@ fn fits(family: Family, entry: &Entry) -> Result<()> {
             | (Shape::Around | Shape::Stream, Handler::Around(_))
     );
     if !fits {
-        let text = format!("the callback given for '{}' does not fit the shape of {family}", entry.name);
+        let text = format!(
+            "the callback given for '{}' does not fit the shape of {family}",
+            entry.name
+        );
         return Err(Error::invalid_argument("$.fn", text));
     }
     if entry.break_chain && !family.can_break() {

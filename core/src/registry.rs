@@ -19,8 +19,8 @@ use crate::registrations::Registration;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
 
-pub use dispatch::{Arguments, DispatchRequest};
 pub(crate) use dispatch::result_text;
+pub use dispatch::{Arguments, DispatchRequest};
 pub use manifest::Provider;
 pub use middleware::{AnyMiddleware, Middleware, middleware_fn};
 pub use tool::{Descriptor, FunctionTool, Tool, ToolSpec};
@@ -84,7 +84,10 @@ impl ToolRegistry {
 
     /// Makes an empty registry on `runtime`.
     pub fn with_runtime(runtime: Runtime) -> Self {
-        Self(Arc::new(Inner { runtime, state: RwLock::default() }))
+        Self(Arc::new(Inner {
+            runtime,
+            state: RwLock::default(),
+        }))
     }
 
     /// Registers one tool or registry.
@@ -126,7 +129,12 @@ impl ToolRegistry {
     pub fn use_any(&self, middleware: Arc<dyn AnyMiddleware>) -> &Self {
         let mut state = self.0.state.write();
         state.host |= middleware.is_host();
-        state.entries = state.entries.iter().cloned().chain([middleware::entry(&middleware)]).collect();
+        state.entries = state
+            .entries
+            .iter()
+            .cloned()
+            .chain([middleware::entry(&middleware)])
+            .collect();
         state.middleware.push(middleware);
         self
     }
@@ -138,12 +146,23 @@ impl ToolRegistry {
 
     /// Lists the tools' manifest entries in the order of registration.
     pub fn descriptors(&self) -> Vec<Arc<Descriptor>> {
-        self.0.state.read().tools.values().map(|entry| entry.descriptor.clone()).collect()
+        self.0
+            .state
+            .read()
+            .tools
+            .values()
+            .map(|entry| entry.descriptor.clone())
+            .collect()
     }
 
     /// Returns the tool of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.0.state.read().tools.get(name).map(|entry| entry.tool.clone())
+        self.0
+            .state
+            .read()
+            .tools
+            .get(name)
+            .map(|entry| entry.tool.clone())
     }
 
     /// Renders the tools for a provider, or neutrally.
@@ -160,7 +179,12 @@ impl ToolRegistry {
     pub fn explain(&self, name: &str, scope: Option<&Scope>) -> Result<Vec<Registration>> {
         let entry = self.lookup(name)?;
         let mut all = self.0.runtime.explain("tool", scope)?;
-        all.extend(self.middleware_for(&entry).0.iter().map(|entry| Registration::of_entry(entry)));
+        all.extend(
+            self.middleware_for(&entry)
+                .0
+                .iter()
+                .map(|entry| Registration::of_entry(entry)),
+        );
         Ok(all)
     }
 
@@ -206,7 +230,12 @@ impl Default for ToolRegistry {
 impl std::fmt::Debug for ToolRegistry {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.0.state.read();
-        write!(out, "ToolRegistry({} tools, {} middleware)", state.tools.len(), state.middleware.len())
+        write!(
+            out,
+            "ToolRegistry({} tools, {} middleware)",
+            state.tools.len(),
+            state.middleware.len()
+        )
     }
 }
 
@@ -215,7 +244,11 @@ fn entries_of(item: Registrable) -> Result<Vec<Arc<ToolEntry>>> {
         Registrable::Tool(tool) => Ok(vec![Arc::new(ToolEntry::new(tool)?)]),
         Registrable::Registry(inner) => {
             let state = inner.0.state.read();
-            Ok(state.tools.values().map(|entry| Arc::new(entry.inside(&inner))).collect())
+            Ok(state
+                .tools
+                .values()
+                .map(|entry| Arc::new(entry.inside(&inner)))
+                .collect())
         }
     }
 }

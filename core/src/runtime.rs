@@ -12,7 +12,9 @@ use serde_json::Value;
 use crate::block;
 use crate::call::{EndOptions, ManualCall};
 use crate::chain::{Entry, Handler, Level, Observe};
-use crate::dispatch::{DispatchCounts, DispatchHost, Dispatcher, Draft, Limits, NoHost, ObserveCalls, Subscriber, Target};
+use crate::dispatch::{
+    DispatchCounts, DispatchHost, Dispatcher, Draft, Limits, NoHost, ObserveCalls, Subscriber, Target,
+};
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind, Outcome, ScopeType, free_metadata};
 use crate::family::Family;
@@ -82,7 +84,10 @@ impl Runtime {
     }
 
     /// Returns the runtime that the module-level functions use, one per process.
-    #[allow(clippy::should_implement_trait, reason = "it is the default runtime, not a default value")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it is the default runtime, not a default value"
+    )]
     pub fn default() -> &'static Self {
         DEFAULT.get_or_init(|| Self::new(Options::default()))
     }
@@ -115,12 +120,28 @@ impl Runtime {
     ) -> Result<()> {
         self.check_open()?;
         let (name, level) = match &registration.component {
-            Some(component) => (format!("{component}/{name}").into(), Level::Plugin(component.clone())),
+            Some(component) => (
+                format!("{component}/{name}").into(),
+                Level::Plugin(component.clone()),
+            ),
             None => (Arc::from(name), level_of(registration.scope.as_ref())),
         };
-        let RegisterOptions { priority, break_chain, .. } = *registration;
-        let entry = Entry { name, priority, level, break_chain, family: Some(family), handler };
-        self.0.registrations.add(family, registration.scope.as_ref(), entry)
+        let RegisterOptions {
+            priority,
+            break_chain,
+            ..
+        } = *registration;
+        let entry = Entry {
+            name,
+            priority,
+            level,
+            break_chain,
+            family: Some(family),
+            handler,
+        };
+        self.0
+            .registrations
+            .add(family, registration.scope.as_ref(), entry)
     }
 
     /// Removes a callback; returns whether it was there.
@@ -139,7 +160,12 @@ impl Runtime {
     }
 
     /// Registers a subscriber of typed registry-call records.
-    pub fn subscribe_calls(&self, name: &str, target: Arc<dyn ObserveCalls>, scope: Option<&Scope>) -> Result<()> {
+    pub fn subscribe_calls(
+        &self,
+        name: &str,
+        target: Arc<dyn ObserveCalls>,
+        scope: Option<&Scope>,
+    ) -> Result<()> {
         self.add_subscriber(name, Target::Calls(target), scope)
     }
 
@@ -167,8 +193,14 @@ impl Runtime {
     }
 
     /// Opens a scope under the current one and returns a guard that closes it.
-    pub fn scope(&self, name: impl Into<Arc<str>>, category: ScopeType, options: ScopeOptions) -> Result<ScopeGuard> {
-        self.open_scope(name, category, Scope::current(), options).map(ScopeGuard::new)
+    pub fn scope(
+        &self,
+        name: impl Into<Arc<str>>,
+        category: ScopeType,
+        options: ScopeOptions,
+    ) -> Result<ScopeGuard> {
+        self.open_scope(name, category, Scope::current(), options)
+            .map(ScopeGuard::new)
     }
 
     /// Returns a scope that stands for one of another process.
@@ -183,7 +215,12 @@ impl Runtime {
         }
         let snapshot = self.0.registrations.snapshot(parent);
         if snapshot.is_observed() {
-            let mut event = Event::new(EventKind::Mark, crate::id::new(), parent.map(Scope::uuid), name.into());
+            let mut event = Event::new(
+                EventKind::Mark,
+                crate::id::new(),
+                parent.map(Scope::uuid),
+                name.into(),
+            );
             event.data = mark.data.unwrap_or(Value::Null);
             event.metadata = free_metadata(mark.metadata);
             event.data_schema = mark.data_schema.unwrap_or(Value::Null);
@@ -200,7 +237,10 @@ impl Runtime {
     /// Lists what applies to a call of `kind` (`tool` or `llm`) made inside `scope`, in the order in which it runs.
     pub fn explain(&self, kind: &str, scope: Option<&Scope>) -> Result<Vec<Registration>> {
         if !["tool", "llm"].contains(&kind) {
-            return Err(Error::invalid_argument("$.kind", format!("no kind '{kind}'; there are tool, llm")));
+            return Err(Error::invalid_argument(
+                "$.kind",
+                format!("no kind '{kind}'; there are tool, llm"),
+            ));
         }
         let applies = |stage: &str| match stage.split_once('.') {
             Some((subject, _)) => subject == kind || subject == "scope",
@@ -234,13 +274,21 @@ impl Runtime {
     /// [`ShutDown`](crate::ErrorKind::ShutDown) from now on. A second shutdown does nothing.
     pub async fn shutdown(&self, timeout: Duration) -> Result<usize> {
         let deadline = Instant::now() + timeout;
-        if self.0.state.compare_exchange(RUNNING, SHUTTING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if self
+            .0
+            .state
+            .compare_exchange(RUNNING, SHUTTING, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
             return Ok(0);
         }
         self.end_everything();
         self.0.state.store(SHUT, Ordering::Release);
         let dispatcher = self.dispatcher();
-        let left = dispatcher.clone().flush(Some(deadline.saturating_duration_since(Instant::now()))).await?;
+        let left = dispatcher
+            .clone()
+            .flush(Some(deadline.saturating_duration_since(Instant::now())))
+            .await?;
         dispatcher.stop(deadline);
         Ok(left)
     }
@@ -255,11 +303,17 @@ impl Runtime {
         let manual: Vec<_> = std::mem::take(&mut *self.0.manual.lock()).into_values().collect();
         for call in manual.iter().rev() {
             // A call that ended meanwhile needs no second end.
-            let _ = call.end(EndOptions { outcome: abandoned(), ..EndOptions::default() });
+            let _ = call.end(EndOptions {
+                outcome: abandoned(),
+                ..EndOptions::default()
+            });
         }
         let roots: Vec<_> = std::mem::take(&mut *self.0.roots.lock()).into_values().collect();
         for scope in roots.iter().rev() {
-            scope.close(CloseOptions { outcome: abandoned(), ..CloseOptions::default() });
+            scope.close(CloseOptions {
+                outcome: abandoned(),
+                ..CloseOptions::default()
+            });
         }
     }
 
@@ -269,7 +323,11 @@ impl Runtime {
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.0.state.load(Ordering::Acquire) == RUNNING { Ok(()) } else { Err(Error::shut_down()) }
+        if self.0.state.load(Ordering::Acquire) == RUNNING {
+            Ok(())
+        } else {
+            Err(Error::shut_down())
+        }
     }
 
     /// Returns the runtime's timer.
@@ -328,7 +386,10 @@ impl PartialEq for Runtime {
 fn level_of(scope: Option<&Scope>) -> Level {
     match scope {
         None => Level::Global,
-        Some(scope) => Level::Scope { name: scope.name().clone(), depth: scope.depth() },
+        Some(scope) => Level::Scope {
+            name: scope.name().clone(),
+            depth: scope.depth(),
+        },
     }
 }
 
@@ -357,4 +418,3 @@ pub struct Mark {
     /// When it happened; now if absent.
     pub timestamp: Option<SystemTime>,
 }
-

@@ -19,8 +19,8 @@ use crate::id;
 use crate::registrations::Local;
 use crate::runtime::Runtime;
 
-pub(crate) use close::own_metadata;
 pub use close::ScopeGuard;
+pub(crate) use close::own_metadata;
 pub use propagation::Propagation;
 
 tokio::task_local! {
@@ -117,7 +117,11 @@ impl Scope {
         options: &ScopeOptions,
     ) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.0.depth + 1);
-        let attributes = if options.attributes.is_empty() { no_flags() } else { options.attributes.as_slice().into() };
+        let attributes = if options.attributes.is_empty() {
+            no_flags()
+        } else {
+            options.attributes.as_slice().into()
+        };
         Self(Arc::new(ScopeInner {
             runtime,
             uuid: OnceLock::new(),
@@ -249,7 +253,9 @@ impl Scope {
             let mut event = scope.event(EventKind::Start, options.timestamp);
             event.data = options.input.unwrap_or(Value::Null);
             event.metadata = free_metadata(options.metadata);
-            runtime.dispatcher().emit(snapshot, crate::dispatch::Draft::new(event).paired(&scope));
+            runtime
+                .dispatcher()
+                .emit(snapshot, crate::dispatch::Draft::new(event).paired(&scope));
         }
         Ok(scope)
     }

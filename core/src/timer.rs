@@ -64,7 +64,11 @@ struct Sleeper {
 impl Timer {
     /// Returns a future that is ready at `at`.
     pub fn at(&self, at: Instant) -> Sleep {
-        Sleep { timer: self.0.0.clone(), at, sleeper: None }
+        Sleep {
+            timer: self.0.0.clone(),
+            at,
+            sleeper: None,
+        }
     }
 
     /// Returns a future that is ready after `delay`.
@@ -103,9 +107,15 @@ impl Future for Sleep {
             self.sleeper = Some(sleeper);
             return Poll::Pending;
         }
-        let Some(sleeper) = &self.sleeper else { return Poll::Pending };
+        let Some(sleeper) = &self.sleeper else {
+            return Poll::Pending;
+        };
         sleeper.waker.register(cx.waker());
-        if sleeper.done.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        if sleeper.done.load(Ordering::Acquire) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
@@ -129,7 +139,9 @@ impl Shared {
         queue.sleeps.push(Reverse(Due { at, order, sleeper }));
         if !queue.running {
             let shared = self.clone();
-            let started = std::thread::Builder::new().name("callweir-timer".into()).spawn(move || shared.run());
+            let started = std::thread::Builder::new()
+                .name("callweir-timer".into())
+                .spawn(move || shared.run());
             queue.running = started.is_ok();
         } else if first {
             self.changed.notify_one();
@@ -141,7 +153,9 @@ impl Shared {
         let mut queue = self.queue.lock();
         queue.count += 1;
         if queue.sleeps.len() > 64 && queue.count.is_multiple_of(queue.sleeps.len() as u64) {
-            queue.sleeps.retain(|Reverse(due)| !due.sleeper.done.load(Ordering::Acquire));
+            queue
+                .sleeps
+                .retain(|Reverse(due)| !due.sleeper.done.load(Ordering::Acquire));
         }
     }
 
@@ -151,7 +165,9 @@ impl Shared {
             let now = Instant::now();
             match queue.sleeps.peek() {
                 Some(Reverse(due)) if due.at <= now => {
-                    let Some(Reverse(due)) = queue.sleeps.pop() else { continue };
+                    let Some(Reverse(due)) = queue.sleeps.pop() else {
+                        continue;
+                    };
                     parking_lot::MutexGuard::unlocked(&mut queue, || {
                         due.sleeper.done.store(true, Ordering::Release);
                         due.sleeper.waker.wake();
@@ -184,6 +200,9 @@ mod tests {
         assert!(timer.0.0.queue.lock().sleeps.len() < 200);
         crate::block::block_on(timer.after(Duration::from_millis(20)));
         let took = start.elapsed();
-        assert!(took >= Duration::from_millis(20) && took < Duration::from_secs(5), "{took:?}");
+        assert!(
+            took >= Duration::from_millis(20) && took < Duration::from_secs(5),
+            "{took:?}"
+        );
     }
 }

@@ -105,12 +105,16 @@ impl std::fmt::Debug for Payload {
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the place in the text.
 pub fn parse_json(text: &str) -> Result<Value> {
     if text_depth(text) > MAX_DEPTH {
-        return Err(Error::invalid_argument("$", format!("nested deeper than {MAX_DEPTH}")));
+        return Err(Error::invalid_argument(
+            "$",
+            format!("nested deeper than {MAX_DEPTH}"),
+        ));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     // The depth was bounded above, and more generously than serde_json's own limit.
     reader.disable_recursion_limit();
-    let parsed = <Value as serde::Deserialize>::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    let parsed = <Value as serde::Deserialize>::deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value));
     parsed.map_err(|error| Error::invalid_argument("$", format!("not JSON text: {error}")))
 }
 
@@ -136,8 +140,14 @@ fn text_depth(text: &str) -> usize {
 pub fn path_key(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && !key.starts_with(|first: char| first.is_ascii_digit())
-        && key.chars().all(|one| one.is_alphanumeric() || one == '_' || one == '-');
-    if plain { format!("{path}.{key}") } else { format!("{path}[{}]", Value::from(key)) }
+        && key
+            .chars()
+            .all(|one| one.is_alphanumeric() || one == '_' || one == '-');
+    if plain {
+        format!("{path}.{key}")
+    } else {
+        format!("{path}[{}]", Value::from(key))
+    }
 }
 
 /// Returns the path of an element below `path`: `$[3]`.
@@ -153,7 +163,12 @@ pub(crate) fn weight(value: &Value) -> usize {
         Value::Number(number) => own + number.as_str().len(),
         Value::String(text) => own + text.len(),
         Value::Array(items) => own + items.iter().map(weight).sum::<usize>(),
-        Value::Object(map) => own + map.iter().map(|(key, item)| 48 + key.len() + weight(item)).sum::<usize>(),
+        Value::Object(map) => {
+            own + map
+                .iter()
+                .map(|(key, item)| 48 + key.len() + weight(item))
+                .sum::<usize>()
+        }
     }
 }
 
@@ -164,7 +179,10 @@ mod tests {
     #[test]
     fn pay_3_text_keeps_numbers_and_order() {
         let text = r#"{"z":1.50,"a":[1e400,12345678901234567890123]}"#;
-        assert_eq!(parse_json(text).unwrap().to_string().replace("1e+400", "1e400"), text);
+        assert_eq!(
+            parse_json(text).unwrap().to_string().replace("1e+400", "1e400"),
+            text
+        );
     }
 
     #[test]

@@ -36,7 +36,11 @@ impl Guards<'_> {
     }
 
     /// Asks the guardrails and returns the first rejection's reason and who gave it.
-    pub(super) async fn judge(&self, gates: &Entries, call: &ToolCall) -> Result<Option<(Arc<str>, Arc<str>)>> {
+    pub(super) async fn judge(
+        &self,
+        gates: &Entries,
+        call: &ToolCall,
+    ) -> Result<Option<(Arc<str>, Arc<str>)>> {
         for entry in gates.iter() {
             let mut evaluation = Evaluation::start(self, entry, call.name());
             let asked = match evaluation.scope() {
@@ -54,21 +58,33 @@ impl Guards<'_> {
     fn mark_rejection(&self, reason: &str) {
         if self.snapshot.is_observed() {
             let parent = self.scope.parent_uuid();
-            let mut event = Event::new(EventKind::Mark, crate::id::new(), parent, self.scope.name().clone());
+            let mut event = Event::new(
+                EventKind::Mark,
+                crate::id::new(),
+                parent,
+                self.scope.name().clone(),
+            );
             event.data = json!({ "rejected": true, "rejection_reason": reason });
             let mut own = call_uuid(self.scope);
             own.insert("callweir.mark".to_owned(), Value::from("rejection"));
-            self.runtime.dispatcher().emit(self.snapshot.clone(), Draft::new(event).own(own));
+            self.runtime
+                .dispatcher()
+                .emit(self.snapshot.clone(), Draft::new(event).own(own));
         }
         if self.typed && !self.snapshot.call_subscribers.is_empty() {
             let completed = ToolCallCompleted::refused(self.scope, None, Phase::Guardrails.refusal_type());
-            self.runtime.dispatcher().emit_call(self.snapshot, CallEvent::Completed(completed));
+            self.runtime
+                .dispatcher()
+                .emit_call(self.snapshot, CallEvent::Completed(completed));
         }
     }
 }
 
 fn call_uuid(scope: &Scope) -> Map<String, Value> {
-    Map::from_iter([("callweir.call_uuid".to_owned(), Value::from(scope.uuid().to_string()))])
+    Map::from_iter([(
+        "callweir.call_uuid".to_owned(),
+        Value::from(scope.uuid().to_string()),
+    )])
 }
 
 /// The evaluation of one guardrail, seen from outside; dropping it unfinished ends it as cancelled.
@@ -90,7 +106,10 @@ impl<'a> Evaluation<'a> {
         event.data = json!({ "kind": entry.stage().replace('.', "_"), "target_name": target });
         let draft = Draft::new(event).paired(&scope).own(call_uuid(guards.scope));
         guards.runtime.dispatcher().emit(guards.snapshot.clone(), draft);
-        Self { guards, scope: Some(scope) }
+        Self {
+            guards,
+            scope: Some(scope),
+        }
     }
 
     fn scope(&self) -> Option<&Scope> {
@@ -100,7 +119,11 @@ impl<'a> Evaluation<'a> {
     fn end(&mut self, asked: &Result<Verdict>) {
         let Some(scope) = self.scope.take() else { return };
         let (outcome, error_type, data) = match asked {
-            Ok(Verdict::Allow) => (Outcome::Succeeded, None, json!({ "allowed": true, "rejected": false })),
+            Ok(Verdict::Allow) => (
+                Outcome::Succeeded,
+                None,
+                json!({ "allowed": true, "rejected": false }),
+            ),
             Ok(Verdict::Reject(reason)) => {
                 let data = json!({ "allowed": false, "rejected": true, "rejection_reason": &**reason });
                 (Outcome::Succeeded, None, data)
@@ -121,7 +144,10 @@ impl<'a> Evaluation<'a> {
         event.data = data;
         let own = own_metadata(outcome, error_type, call_uuid(self.guards.scope));
         let draft = Draft::new(event).paired(scope).own(own);
-        self.guards.runtime.dispatcher().emit(self.guards.snapshot.clone(), draft);
+        self.guards
+            .runtime
+            .dispatcher()
+            .emit(self.guards.snapshot.clone(), draft);
         self.guards.runtime.registrations().release(scope);
     }
 }

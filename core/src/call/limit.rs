@@ -25,7 +25,9 @@ impl Limits {
         if self.token.as_ref().is_some_and(CancellationToken::is_cancelled) {
             return Some(Error::cancelled());
         }
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now()).then(timed_out)
+        self.deadline
+            .is_some_and(|deadline| deadline <= Instant::now())
+            .then(timed_out)
     }
 
     /// Runs `work` until it ends or a limit is reached; then the caller is released at once.

@@ -57,18 +57,46 @@ struct Manual {
 
 impl ManualCall {
     /// Starts a tool call and queues its start event; never waits.
-    pub fn start(runtime: &Runtime, name: Arc<str>, arguments: &Payload, options: ManualOptions) -> Result<Self> {
+    pub fn start(
+        runtime: &Runtime,
+        name: Arc<str>,
+        arguments: &Payload,
+        options: ManualOptions,
+    ) -> Result<Self> {
         runtime.check_open()?;
-        let shape = ScopeOptions { attributes: options.attributes, ..ScopeOptions::default() };
-        let scope = Scope::build(runtime.clone(), name, ScopeType::Tool, Role::Call, options.parent, &shape);
+        let shape = ScopeOptions {
+            attributes: options.attributes,
+            ..ScopeOptions::default()
+        };
+        let scope = Scope::build(
+            runtime.clone(),
+            name,
+            ScopeType::Tool,
+            Role::Call,
+            options.parent,
+            &shape,
+        );
         let snapshot = runtime.registrations().snapshot(scope.parent());
         let metadata = free_metadata(options.metadata);
         let profile = tool_profile(options.tool_call_id.as_deref());
-        let call = Self(Arc::new(Manual { scope, snapshot, metadata, profile }));
-        runtime.manual_calls().lock().insert(call.0.scope.order(), call.clone());
+        let call = Self(Arc::new(Manual {
+            scope,
+            snapshot,
+            metadata,
+            profile,
+        }));
+        runtime
+            .manual_calls()
+            .lock()
+            .insert(call.0.scope.order(), call.clone());
         if call.0.snapshot.is_observed() {
             let copy = PayloadCopy::of(arguments);
-            call.emit(EventKind::Start, options.timestamp, Some((Family::ToolSanitizeRequest, copy)), Map::new());
+            call.emit(
+                EventKind::Start,
+                options.timestamp,
+                Some((Family::ToolSanitizeRequest, copy)),
+                Map::new(),
+            );
         }
         Ok(call)
     }
@@ -100,8 +128,16 @@ impl ManualCall {
             let by_error = options.error.as_ref().map_or(Outcome::Succeeded, Outcome::of);
             let outcome = options.outcome.unwrap_or(by_error);
             let error_type = options.error.as_ref().and_then(Error::type_name);
-            let copy = options.result.as_ref().map(|value| (Family::ToolSanitizeResponse, PayloadCopy::of(value)));
-            self.emit(EventKind::End, options.timestamp, copy, own_metadata(outcome, error_type, Map::new()));
+            let copy = options
+                .result
+                .as_ref()
+                .map(|value| (Family::ToolSanitizeResponse, PayloadCopy::of(value)));
+            self.emit(
+                EventKind::End,
+                options.timestamp,
+                copy,
+                own_metadata(outcome, error_type, Map::new()),
+            );
         }
         runtime.registrations().release(&self.0.scope);
         Ok(())
@@ -121,7 +157,11 @@ impl ManualCall {
         if let Some((family, copy)) = copy {
             draft = draft.payload(family, copy);
         }
-        self.0.scope.runtime().dispatcher().emit(self.0.snapshot.clone(), draft);
+        self.0
+            .scope
+            .runtime()
+            .dispatcher()
+            .emit(self.0.snapshot.clone(), draft);
     }
 }
 

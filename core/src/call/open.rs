@@ -51,9 +51,17 @@ impl OpenCall {
             snapshot: snapshot.clone(),
             metadata: free_metadata(asked.metadata.clone()),
             profile: tool_profile(asked.tool_call_id.as_deref()),
-            typed: typed.then(|| Typed { caller_id: call.context().caller_id().cloned(), started: Instant::now() }),
+            typed: typed.then(|| Typed {
+                caller_id: call.context().caller_id().cloned(),
+                started: Instant::now(),
+            }),
         });
-        let open = Self { runtime: runtime.clone(), scope: scope.clone(), heard, ended: false };
+        let open = Self {
+            runtime: runtime.clone(),
+            scope: scope.clone(),
+            heard,
+            ended: false,
+        };
         if let Some(heard) = &open.heard {
             open.emit_start(heard, call);
         }
@@ -120,7 +128,13 @@ impl OpenCall {
         self.runtime.registrations().release(&self.scope);
     }
 
-    fn emit_end(&self, heard: &Heard, error: Option<&Error>, value: Option<&Payload>, own: Map<String, Value>) {
+    fn emit_end(
+        &self,
+        heard: &Heard,
+        error: Option<&Error>,
+        value: Option<&Payload>,
+        own: Map<String, Value>,
+    ) {
         let mut event: Event = self.scope.event(EventKind::End, None);
         event.metadata = heard.metadata.clone();
         event.category_profile = heard.profile.clone();
@@ -136,7 +150,13 @@ impl OpenCall {
         self.runtime.dispatcher().emit(heard.snapshot.clone(), draft);
     }
 
-    fn emit_completed(&self, heard: &Heard, outcome: Outcome, error_type: Option<String>, short_circuited: bool) {
+    fn emit_completed(
+        &self,
+        heard: &Heard,
+        outcome: Outcome,
+        error_type: Option<String>,
+        short_circuited: bool,
+    ) {
         let Some(typed) = &heard.typed else { return };
         let completed = ToolCallCompleted {
             tool: self.scope.name().clone(),
@@ -148,7 +168,9 @@ impl OpenCall {
             duration: typed.started.elapsed(),
             short_circuited,
         };
-        self.runtime.dispatcher().emit_call(&heard.snapshot, CallEvent::Completed(completed));
+        self.runtime
+            .dispatcher()
+            .emit_call(&heard.snapshot, CallEvent::Completed(completed));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::guard::Guards;
 use super::{ToolCall, ToolContext};
 use crate::chain::transform;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::ScopeType;
 use crate::family::Family;
 use crate::runtime::Runtime;
@@ -27,22 +27,45 @@ impl Phase {
     }
 }
 
-/// Runs the guardrails of a tool call, with their scope pairs; returns the reason of the first rejection.
+/// Runs the guardrails of a tool call, with their scope pairs and nothing else.
+///
+/// The first rejection is [`CallRejected`](ErrorKind::CallRejected), as in a managed call.
 pub async fn conditional_execution(
     runtime: Runtime,
     parent: Option<Scope>,
     name: Arc<str>,
     arguments: Payload,
-) -> Result<Option<Arc<str>>> {
+) -> Result<()> {
     runtime.check_open()?;
     let snapshot = runtime.registrations().snapshot(parent.as_ref());
     let options = ScopeOptions::default();
-    let scope = Scope::build(runtime.clone(), name.clone(), ScopeType::Tool, Role::Call, parent, &options);
-    let arguments = if snapshot.host_inline { arguments.isolate()? } else { arguments };
+    let scope = Scope::build(
+        runtime.clone(),
+        name.clone(),
+        ScopeType::Tool,
+        Role::Call,
+        parent,
+        &options,
+    );
+    let arguments = if snapshot.host_inline {
+        arguments.isolate()?
+    } else {
+        arguments
+    };
     let call = ToolCall::build(name, arguments, ToolContext::default(), None, Some(scope.clone()));
-    let guards = Guards { runtime: &runtime, snapshot: &snapshot, scope: &scope, typed: false };
-    let rejection = guards.judge(snapshot.chain(Family::ToolConditionalExecution), &call).await?;
-    Ok(rejection.map(|(reason, _)| reason))
+    let guards = Guards {
+        runtime: &runtime,
+        snapshot: &snapshot,
+        scope: &scope,
+        typed: false,
+    };
+    match guards
+        .judge(snapshot.chain(Family::ToolConditionalExecution), &call)
+        .await?
+    {
+        None => Ok(()),
+        Some((reason, by)) => Err(Error::rejected(call.name(), &reason, &by)),
+    }
 }
 
 /// Runs the request intercepts of a tool call and returns the arguments; emits nothing.
@@ -54,6 +77,10 @@ pub async fn request_intercepts(
 ) -> Result<Payload> {
     runtime.check_open()?;
     let snapshot = runtime.registrations().snapshot(parent.as_ref());
-    let arguments = if snapshot.host_inline { arguments.isolate()? } else { arguments };
+    let arguments = if snapshot.host_inline {
+        arguments.isolate()?
+    } else {
+        arguments
+    };
     transform::fold(snapshot.chain(Family::ToolRequest), &name, arguments).await
 }

@@ -82,13 +82,19 @@ impl ToolContext {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        self.0.as_ref().map(|parts| parts.limits.clone()).unwrap_or_default()
+        self.0
+            .as_ref()
+            .map(|parts| parts.limits.clone())
+            .unwrap_or_default()
     }
 
     /// Returns this context's limits where they differ from `outer`, which is enforced already.
     pub(crate) fn narrowed_from(&self, outer: &Limits) -> Option<Limits> {
         let mine = &self.0.as_ref()?.limits;
-        let token = mine.token.clone().filter(|token| outer.token.as_ref() != Some(token));
+        let token = mine
+            .token
+            .clone()
+            .filter(|token| outer.token.as_ref() != Some(token));
         let deadline = mine.deadline.filter(|at| outer.deadline != Some(*at));
         let limits = Limits { token, deadline };
         (!limits.is_empty()).then_some(limits)
@@ -125,7 +131,15 @@ impl ToolCall {
         descriptor: Option<Arc<Descriptor>>,
         scope: Option<Scope>,
     ) -> Self {
-        Self { parts: Arc::new(CallParts { name, context, descriptor, scope }), arguments }
+        Self {
+            parts: Arc::new(CallParts {
+                name,
+                context,
+                descriptor,
+                scope,
+            }),
+            arguments,
+        }
     }
 
     /// Returns the name.

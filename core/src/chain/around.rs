@@ -38,7 +38,12 @@ pub(crate) struct AroundChain {
 
 impl AroundChain {
     pub(crate) fn new(intercepts: Entries, middleware: Entries, work: Arc<dyn Work>) -> Arc<Self> {
-        Arc::new(Self { intercepts, middleware, work, attempts: AtomicU32::new(0) })
+        Arc::new(Self {
+            intercepts,
+            middleware,
+            work,
+            attempts: AtomicU32::new(0),
+        })
     }
 
     /// Returns how often the work has been started.
@@ -47,7 +52,9 @@ impl AroundChain {
     }
 
     fn entry(&self, index: usize) -> Option<&Arc<super::Entry>> {
-        self.intercepts.get(index).or_else(|| self.middleware.get(index - self.intercepts.len()))
+        self.intercepts
+            .get(index)
+            .or_else(|| self.middleware.get(index - self.intercepts.len()))
     }
 
     /// Starts the chain at `index`.
@@ -65,7 +72,9 @@ impl AroundChain {
             limits: call.context().limits(),
             open: AtomicBool::new(true),
         });
-        let next = Next { rest: Rest::Chain(place.clone()) };
+        let next = Next {
+            rest: Rest::Chain(place.clone()),
+        };
         NextFuture::new(catch(|| Ok(around.run(call, next))), Some(place))
     }
 }
@@ -100,7 +109,9 @@ impl Next {
         F: Fn(ToolCall) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Payload>> + Send + 'static,
     {
-        Self { rest: Rest::Function(Arc::new(move |call| Box::pin(function(call)))) }
+        Self {
+            rest: Rest::Function(Arc::new(move |call| Box::pin(function(call)))),
+        }
     }
 
     /// Runs the rest of the chain with `call`.
@@ -115,7 +126,9 @@ impl Next {
                 let runtime = call.runtime();
                 let future = place.chain.start(place.index, call);
                 match narrowed {
-                    Some(limits) => NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await }),
+                    Some(limits) => {
+                        NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await })
+                    }
                     None => future,
                 }
             }
@@ -155,11 +168,17 @@ impl NextFuture {
     }
 
     fn failed(error: Error) -> Self {
-        Self { state: State::Ready(Some(Err(error))), place: None }
+        Self {
+            state: State::Ready(Some(Err(error))),
+            place: None,
+        }
     }
 
     fn later(future: impl Future<Output = Result<Payload>> + Send + 'static) -> Self {
-        Self { state: State::Later(Guarded(Some(Box::pin(future)))), place: None }
+        Self {
+            state: State::Later(Guarded(Some(Box::pin(future)))),
+            place: None,
+        }
     }
 
     /// Returns the result, or the rest that is still to be awaited.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Entry, Handler, Step, catch, wrong_shape};
-use crate::error::Result;
 use crate::call::ToolCall;
+use crate::error::Result;
 
 /// What a guardrail decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub trait Gate: Send + Sync + 'static {
 
 /// Asks one entry.
 pub(crate) async fn ask(entry: &Entry, call: &ToolCall) -> Result<Verdict> {
-    let Handler::Gate(gate) = &entry.handler else { return Err(wrong_shape(entry)) };
+    let Handler::Gate(gate) = &entry.handler else {
+        return Err(wrong_shape(entry));
+    };
     catch(|| Ok(gate.check(call)))?.settle().await
 }

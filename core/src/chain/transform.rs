@@ -45,8 +45,12 @@ pub(crate) async fn apply(
     payload: Payload,
     context: &Context,
 ) -> Result<Transformed> {
-    let Handler::Transform(transform) = &entry.handler else { return Err(wrong_shape(entry)) };
-    catch(|| Ok(transform.apply(subject, payload, context)))?.settle().await
+    let Handler::Transform(transform) = &entry.handler else {
+        return Err(wrong_shape(entry));
+    };
+    catch(|| Ok(transform.apply(subject, payload, context)))?
+        .settle()
+        .await
 }
 
 /// Folds request intercepts: nothing from an entry is a failure, and `break_chain` ends the fold.
@@ -54,7 +58,11 @@ pub(crate) async fn fold(entries: &[Arc<Entry>], name: &Arc<str>, mut payload: P
     for entry in entries {
         let returned = apply(entry, &Subject::Call(name), payload, &None).await?;
         payload = returned.ok_or_else(|| {
-            Error::invalid_return(entry.stage(), &entry.name, "returned nothing where the request is expected")
+            Error::invalid_return(
+                entry.stage(),
+                &entry.name,
+                "returned nothing where the request is expected",
+            )
         })?;
         if entry.break_chain {
             break;

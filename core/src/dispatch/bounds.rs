@@ -23,7 +23,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { events: 65_536, bytes: 64 << 20, callback_time: Duration::from_secs(10) }
+        Self {
+            events: 65_536,
+            bytes: 64 << 20,
+            callback_time: Duration::from_secs(10),
+        }
     }
 }
 
@@ -45,7 +49,10 @@ impl Ticket {
     pub(super) fn new(dispatcher: &Arc<Dispatcher>, weight: usize) -> Self {
         dispatcher.pending.fetch_add(1, Ordering::AcqRel);
         dispatcher.pending_bytes.fetch_add(weight, Ordering::AcqRel);
-        Self { dispatcher: Arc::downgrade(dispatcher), weight }
+        Self {
+            dispatcher: Arc::downgrade(dispatcher),
+            weight,
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
+use super::Dispatcher;
 use super::lane::{Lane, echo_depth};
 use super::queue::{Absent, Delivery, Item, PayloadCopy, Queued, checked_fields};
-use super::Dispatcher;
 use crate::chain::transform::{Subject, apply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -185,7 +185,10 @@ impl Dispatcher {
         } else {
             self.sanitizing.push(Item::Barrier(barrier));
         }
-        Ok(Flush { dispatcher: self, passed })
+        Ok(Flush {
+            dispatcher: self,
+            passed,
+        })
     }
 }
 

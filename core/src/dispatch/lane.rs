@@ -91,8 +91,19 @@ impl Runnable {
 
 impl Lane {
     pub(super) fn new(dispatcher: Weak<Dispatcher>, work: Work) -> Arc<Self> {
-        let state = State { queue: VecDeque::new(), phase: Phase::Idle, op: None, busy: None, epoch: 0 };
-        Arc::new_cyclic(|me| Self { me: me.clone(), dispatcher, work, state: Mutex::new(state) })
+        let state = State {
+            queue: VecDeque::new(),
+            phase: Phase::Idle,
+            op: None,
+            busy: None,
+            epoch: 0,
+        };
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            dispatcher,
+            work,
+            state: Mutex::new(state),
+        })
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -129,14 +140,18 @@ impl Lane {
     }
 
     fn schedule_at(&self, place: Option<Place>) {
-        if let (Some(place), Some(me), Some(dispatcher)) = (place, self.me.upgrade(), self.dispatcher.upgrade()) {
+        if let (Some(place), Some(me), Some(dispatcher)) =
+            (place, self.me.upgrade(), self.dispatcher.upgrade())
+        {
             dispatcher.schedule(&me, &place);
         }
     }
 
     /// Does what is due here, until the queue is empty, its next item belongs elsewhere, or the budget is used.
     pub(super) fn run(self: &Arc<Self>, here: &Place) {
-        let Some(dispatcher) = self.dispatcher.upgrade() else { return };
+        let Some(dispatcher) = self.dispatcher.upgrade() else {
+            return;
+        };
         let epoch = {
             let mut state = self.state.lock();
             if state.phase != Phase::Scheduled {
@@ -146,7 +161,9 @@ impl Lane {
             state.epoch
         };
         for _ in 0..BUDGET {
-            let Some(op) = self.take_op(here, &dispatcher) else { return };
+            let Some(op) = self.take_op(here, &dispatcher) else {
+                return;
+            };
             if !self.poll_op(op, epoch) {
                 return;
             }
@@ -155,7 +172,11 @@ impl Lane {
         let next = {
             let mut state = self.state.lock();
             state.phase = Phase::Scheduled;
-            state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place))
+            state
+                .op
+                .as_ref()
+                .map(|op| op.place.clone())
+                .or_else(|| state.queue.front().map(Item::place))
         };
         self.schedule_at(Some(next.unwrap_or(Place::Any)));
     }
@@ -165,7 +186,11 @@ impl Lane {
         loop {
             let item = {
                 let mut state = self.state.lock();
-                let front = state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place));
+                let front = state
+                    .op
+                    .as_ref()
+                    .map(|op| op.place.clone())
+                    .or_else(|| state.queue.front().map(Item::place));
                 let Some(place) = front else {
                     state.phase = Phase::Idle;
                     drop(state);
@@ -185,10 +210,21 @@ impl Lane {
                 }
                 let item = state.queue.pop_front()?;
                 if matches!(item, Item::Sanitize(_) | Item::Deliver(..)) {
-                    let what = if let Item::Sanitize(queued) = &item { Some(queued.clone()) } else { None };
+                    let what = if let Item::Sanitize(queued) = &item {
+                        Some(queued.clone())
+                    } else {
+                        None
+                    };
                     let (since, epoch) = (Instant::now(), state.epoch);
                     let place = here.clone();
-                    state.busy = Some(Busy { since, place, what, epoch, waiting: false, scheduled: false });
+                    state.busy = Some(Busy {
+                        since,
+                        place,
+                        what,
+                        epoch,
+                        waiting: false,
+                        scheduled: false,
+                    });
                 }
                 item
             };
@@ -217,8 +253,13 @@ impl Lane {
             Item::Sanitize(queued) => {
                 let (lane, epoch) = (self.clone(), self.state.lock().epoch);
                 let echo = queued.draft.echo;
-                let future: BoxFuture<()> = Box::pin(super::flush::sanitize(lane, epoch, dispatcher.clone(), queued));
-                Some(Op { future, place: here.clone(), echo })
+                let future: BoxFuture<()> =
+                    Box::pin(super::flush::sanitize(lane, epoch, dispatcher.clone(), queued));
+                Some(Op {
+                    future,
+                    place: here.clone(),
+                    echo,
+                })
             }
             Item::Deliver(subscriber, delivery) => {
                 let echo = delivery.echo;
@@ -227,8 +268,13 @@ impl Lane {
                     Ok(Step::Ready(result)) => settle(dispatcher, &subscriber, result),
                     Err(error) => settle(dispatcher, &subscriber, Err(error)),
                     Ok(later @ Step::Later(_)) => {
-                        let future: BoxFuture<()> = Box::pin(finish(dispatcher.clone(), subscriber, delivery, later));
-                        return Some(Op { future, place: here.clone(), echo });
+                        let future: BoxFuture<()> =
+                            Box::pin(finish(dispatcher.clone(), subscriber, delivery, later));
+                        return Some(Op {
+                            future,
+                            place: here.clone(),
+                            echo,
+                        });
                     }
                 }
                 self.end_overrun(&subscriber);
@@ -241,7 +287,9 @@ impl Lane {
     fn poll_op(self: &Arc<Self>, mut op: Op, epoch: u64) -> bool {
         let waker = Waker::from(self.clone());
         loop {
-            let polled = within(op.echo, || op.future.as_mut().poll(&mut Context::from_waker(&waker)));
+            let polled = within(op.echo, || {
+                op.future.as_mut().poll(&mut Context::from_waker(&waker))
+            });
             let mut state = self.state.lock();
             if state.epoch != epoch {
                 // Given up meanwhile: somebody else has gone on from here.
@@ -286,7 +334,11 @@ impl Lane {
             let epoch = state.epoch;
             let place = busy.place.clone();
             let echo = busy.what.as_ref().map_or(0, |queued| queued.draft.echo);
-            let op = Op { future: make(epoch), place: place.clone(), echo };
+            let op = Op {
+                future: make(epoch),
+                place: place.clone(),
+                echo,
+            };
             if let Some(busy) = &mut state.busy {
                 (busy.since, busy.epoch) = (Instant::now(), epoch);
             }
@@ -307,7 +359,10 @@ impl Lane {
     /// Drops what waits and returns how many events that were.
     pub(super) fn drop_waiting(&self) -> u64 {
         let dropped: Vec<_> = self.state.lock().queue.drain(..).collect();
-        dropped.iter().filter(|item| matches!(item, Item::Deliver(..))).count() as u64
+        dropped
+            .iter()
+            .filter(|item| matches!(item, Item::Deliver(..)))
+            .count() as u64
     }
 
     /// Returns what is under way or waits for its turn elsewhere, for the watch.
@@ -315,11 +370,26 @@ impl Lane {
         let state = self.state.lock();
         let waiting = state.phase == Phase::Waiting;
         if state.phase == Phase::Scheduled {
-            let place = state.op.as_ref().map(|op| op.place.clone()).or_else(|| state.queue.front().map(Item::place))?;
+            let place = state
+                .op
+                .as_ref()
+                .map(|op| op.place.clone())
+                .or_else(|| state.queue.front().map(Item::place))?;
             let (since, epoch) = (Instant::now(), state.epoch);
-            return Some(Busy { since, place, what: None, epoch, waiting: false, scheduled: true });
+            return Some(Busy {
+                since,
+                place,
+                what: None,
+                epoch,
+                waiting: false,
+                scheduled: true,
+            });
         }
-        state.busy.clone().map(|busy| Busy { waiting, epoch: state.epoch, ..busy })
+        state.busy.clone().map(|busy| Busy {
+            waiting,
+            epoch: state.epoch,
+            ..busy
+        })
     }
 
     /// Moves a lane away from an event loop that has closed.
@@ -367,7 +437,12 @@ fn within<T>(echo: u32, body: impl FnOnce() -> T) -> T {
     result
 }
 
-async fn finish(dispatcher: Arc<Dispatcher>, subscriber: Arc<Subscriber>, delivery: Arc<Delivery>, step: Step<()>) {
+async fn finish(
+    dispatcher: Arc<Dispatcher>,
+    subscriber: Arc<Subscriber>,
+    delivery: Arc<Delivery>,
+    step: Step<()>,
+) {
     let result = step.settle().await;
     drop(delivery);
     settle(&dispatcher, &subscriber, result);

@@ -88,7 +88,14 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn new(event: Event) -> Self {
         let echo = super::lane::echo_depth();
-        Self { event, payload: None, payload_family: None, own: Map::new(), pair: None, echo }
+        Self {
+            event,
+            payload: None,
+            payload_family: None,
+            own: Map::new(),
+            pair: None,
+            echo,
+        }
     }
 
     /// Sets the payload, and the family that sanitizes it.
@@ -125,8 +132,17 @@ impl Draft {
             Some(PayloadCopy::Json(value)) => weight(value),
             Some(PayloadCopy::Absent(..)) | None => 0,
         };
-        let fields = [&self.event.data, &self.event.metadata, &self.event.category_profile];
-        payload + fields.into_iter().filter(|field| !field.is_null()).map(weight).sum::<usize>()
+        let fields = [
+            &self.event.data,
+            &self.event.metadata,
+            &self.event.category_profile,
+        ];
+        payload
+            + fields
+                .into_iter()
+                .filter(|field| !field.is_null())
+                .map(weight)
+                .sum::<usize>()
     }
 
     pub(super) fn drop_payload(&mut self) {
@@ -148,7 +164,13 @@ pub(super) struct Queued {
 
 impl Queued {
     pub(super) fn new(draft: Draft, snapshot: Arc<Snapshot>, origin: Origin, ticket: Ticket) -> Self {
-        Self { draft, snapshot, origin, ticket, stage: super::flush::Stage::default() }
+        Self {
+            draft,
+            snapshot,
+            origin,
+            ticket,
+            stage: super::flush::Stage::default(),
+        }
     }
 
     /// Returns the chain for the payload; nothing where there is no payload to sanitize.
@@ -175,19 +197,37 @@ impl Queued {
 
     /// Returns where the sanitizers have to run.
     pub(super) fn place(&self) -> Place {
-        let entries = self.payload_chain().into_iter().flat_map(|chain| chain.iter()).chain(self.fields_chain().iter());
-        let home = entries.map(|entry| entry.handler.home()).max().unwrap_or(Home::Core);
+        let entries = self
+            .payload_chain()
+            .into_iter()
+            .flat_map(|chain| chain.iter())
+            .chain(self.fields_chain().iter());
+        let home = entries
+            .map(|entry| entry.handler.home())
+            .max()
+            .unwrap_or(Home::Core);
         Dispatcher::place(home, &self.origin)
     }
 
     /// Finishes an event that needs no sanitizing.
     pub(super) fn into_delivery(self) -> Delivery {
-        let Draft { mut event, payload, mut own, echo, .. } = self.draft;
+        let Draft {
+            mut event,
+            payload,
+            mut own,
+            echo,
+            ..
+        } = self.draft;
         if let Some(payload) = payload {
             payload.settle(&mut event, &mut own);
         }
         event.set_own(own);
-        Delivery { what: Delivered::Event(Arc::new(event)), origin: self.origin, echo, _ticket: Held::Own(self.ticket) }
+        Delivery {
+            what: Delivered::Event(Arc::new(event)),
+            origin: self.origin,
+            echo,
+            _ticket: Held::Own(self.ticket),
+        }
     }
 }
 
@@ -214,12 +254,22 @@ enum Held {
 impl Delivery {
     pub(super) fn sanitized(event: Event, queued: Arc<Queued>) -> Self {
         let (origin, echo) = (queued.origin.clone(), queued.draft.echo);
-        Self { what: Delivered::Event(Arc::new(event)), origin, echo, _ticket: Held::Through(queued) }
+        Self {
+            what: Delivered::Event(Arc::new(event)),
+            origin,
+            echo,
+            _ticket: Held::Through(queued),
+        }
     }
 
     pub(super) fn call(event: CallEvent, origin: Origin, ticket: Ticket) -> Self {
         let echo = super::lane::echo_depth();
-        Self { what: Delivered::Call(event), origin, echo, _ticket: Held::Own(ticket) }
+        Self {
+            what: Delivered::Call(event),
+            origin,
+            echo,
+            _ticket: Held::Own(ticket),
+        }
     }
 }
 
@@ -251,6 +301,10 @@ pub(super) fn checked_fields(returned: Value, entry: &crate::chain::Entry) -> Re
     if returned.is_object() {
         Ok(returned)
     } else {
-        Err(Error::invalid_return(entry.stage(), &entry.name, "expected an object of fields"))
+        Err(Error::invalid_return(
+            entry.stage(),
+            &entry.name,
+            "expected an object of fields",
+        ))
     }
 }

@@ -55,9 +55,19 @@ struct Inbox {
 
 impl Runner {
     pub(super) fn new(name: &'static str, host: Arc<dyn DispatchHost>) -> Arc<Self> {
-        let inbox =
-            Inbox { lanes: VecDeque::new(), generation: 0, running: false, busy: false, stopped: false };
-        Arc::new(Self { name, host, inbox: Mutex::new(inbox), changed: Condvar::new() })
+        let inbox = Inbox {
+            lanes: VecDeque::new(),
+            generation: 0,
+            running: false,
+            busy: false,
+            stopped: false,
+        };
+        Arc::new(Self {
+            name,
+            host,
+            inbox: Mutex::new(inbox),
+            changed: Condvar::new(),
+        })
     }
 
     pub(super) fn push(self: &Arc<Self>, lane: Arc<Lane>) {
@@ -77,7 +87,9 @@ impl Runner {
 
     fn start(self: &Arc<Self>, inbox: &mut Inbox) {
         let (runner, generation) = (self.clone(), inbox.generation);
-        let spawned = std::thread::Builder::new().name(self.name.into()).spawn(move || runner.serve(generation));
+        let spawned = std::thread::Builder::new()
+            .name(self.name.into())
+            .spawn(move || runner.serve(generation));
         // Without a thread the lanes stay queued; the next push tries again.
         inbox.running = spawned.is_ok();
     }
@@ -91,7 +103,11 @@ impl Runner {
     }
 
     fn serve(&self, generation: u64) {
-        let here = if self.name == "callweir-host" { Place::HostThread } else { Place::Core };
+        let here = if self.name == "callweir-host" {
+            Place::HostThread
+        } else {
+            Place::Core
+        };
         loop {
             {
                 let mut inbox = self.inbox.lock();
@@ -121,7 +137,11 @@ impl Runner {
 
     fn take(&self, generation: u64) -> Option<Arc<Lane>> {
         let mut inbox = self.inbox.lock();
-        if inbox.generation == generation { inbox.lanes.pop_front() } else { None }
+        if inbox.generation == generation {
+            inbox.lanes.pop_front()
+        } else {
+            None
+        }
     }
 
     /// Lets the thread end, and waits for it at most this long.
@@ -131,7 +151,8 @@ impl Runner {
         inbox.lanes.clear();
         self.changed.notify_all();
         if !patience.is_zero() && inbox.running {
-            self.changed.wait_while_for(&mut inbox, |inbox| inbox.running, patience);
+            self.changed
+                .wait_while_for(&mut inbox, |inbox| inbox.running, patience);
         }
     }
 }

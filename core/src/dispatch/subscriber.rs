@@ -1,7 +1,7 @@
 //! Subscribers: who receives events, and the lane on which they do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 
@@ -39,8 +39,19 @@ pub(crate) enum Target {
 }
 
 impl Subscriber {
-    pub(crate) fn new(dispatcher: &Arc<Dispatcher>, name: Arc<str>, level: Level, target: Target) -> Arc<Self> {
-        let made = Self { name, level, target, lane: ArcSwapOption::empty(), overrun: AtomicBool::new(false) };
+    pub(crate) fn new(
+        dispatcher: &Arc<Dispatcher>,
+        name: Arc<str>,
+        level: Level,
+        target: Target,
+    ) -> Arc<Self> {
+        let made = Self {
+            name,
+            level,
+            target,
+            lane: ArcSwapOption::empty(),
+            overrun: AtomicBool::new(false),
+        };
         let subscriber = Arc::new(made);
         subscriber.attach(dispatcher);
         subscriber
@@ -84,7 +95,9 @@ impl Subscriber {
             (Target::Events(target), Delivered::Event(event)) => target.observe(event, &delivery.origin),
             (Target::Calls(target), Delivered::Call(event)) => target.observe(event, &delivery.origin),
             // A snapshot keeps the two kinds apart.
-            (Target::Events(_), Delivered::Call(_)) | (Target::Calls(_), Delivered::Event(_)) => Step::Ready(Ok(())),
+            (Target::Events(_), Delivered::Call(_)) | (Target::Calls(_), Delivered::Event(_)) => {
+                Step::Ready(Ok(()))
+            }
         }
     }
 

@@ -20,7 +20,9 @@ struct Watch {
 
 impl Wake for Watch {
     fn wake(self: Arc<Self>) {
-        let Some(dispatcher) = self.dispatcher.upgrade() else { return };
+        let Some(dispatcher) = self.dispatcher.upgrade() else {
+            return;
+        };
         dispatcher.look();
         if dispatcher.pending.load(Ordering::Acquire) > 0 {
             self.rest(&dispatcher);
@@ -35,7 +37,8 @@ impl Wake for Watch {
 
 impl Watch {
     fn rest(self: Arc<Self>, dispatcher: &Dispatcher) {
-        let pause = (dispatcher.limits.load().callback_time / 4).clamp(Duration::from_millis(5), Duration::from_millis(250));
+        let pause = (dispatcher.limits.load().callback_time / 4)
+            .clamp(Duration::from_millis(5), Duration::from_millis(250));
         let mut sleep = Box::pin(dispatcher.timer.after(pause));
         let waker = Waker::from(self.clone());
         let _ = sleep.as_mut().poll(&mut Context::from_waker(&waker));
@@ -47,14 +50,19 @@ impl Dispatcher {
     /// Starts looking, unless somebody does already.
     pub(super) fn watch(self: &Arc<Self>) {
         if !self.watching.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::AcqRel) {
-            let watch = Watch { dispatcher: Arc::downgrade(self), sleep: Mutex::new(None) };
+            let watch = Watch {
+                dispatcher: Arc::downgrade(self),
+                sleep: Mutex::new(None),
+            };
             Arc::new(watch).rest(self);
         }
     }
 
     /// Looks at every lane once.
     pub(super) fn look(self: &Arc<Self>) {
-        let lanes: Vec<_> = std::iter::once(self.sanitizing.clone()).chain(self.lanes.lock().iter().cloned()).collect();
+        let lanes: Vec<_> = std::iter::once(self.sanitizing.clone())
+            .chain(self.lanes.lock().iter().cloned())
+            .collect();
         for lane in lanes {
             if let Some(busy) = lane.busy() {
                 self.judge(&lane, &busy);

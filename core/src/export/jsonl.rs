@@ -25,8 +25,11 @@ impl JsonLines {
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>> {
         let path = path.as_ref();
         let opened = OpenOptions::new().create(true).append(true).open(path);
-        let file = opened.map_err(|error| Error::invalid_argument("$.path", format!("{}: {error}", path.display())))?;
-        Ok(Arc::new(Self { file: Mutex::new(BufWriter::with_capacity(1 << 16, file)) }))
+        let file = opened
+            .map_err(|error| Error::invalid_argument("$.path", format!("{}: {error}", path.display())))?;
+        Ok(Arc::new(Self {
+            file: Mutex::new(BufWriter::with_capacity(1 << 16, file)),
+        }))
     }
 
     fn write(&self, event: &Event) -> std::io::Result<()> {

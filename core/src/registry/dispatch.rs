@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::tool::ToolWork;
 use super::ToolRegistry;
+use super::tool::ToolWork;
 use crate::call::{Current, Invocation, RegistryPart, ToolCall, ToolContext};
 use crate::chain::catch;
 use crate::dispatch::Draft;
@@ -19,7 +19,7 @@ pub enum Arguments {
     /// A value.
     Value(Payload),
     /// JSON text, and what makes a payload of the parsed value.
-    Text(String, fn(Value) -> Payload),
+    Text(String, fn(Value) -> Result<Payload>),
 }
 
 impl From<Value> for Arguments {
@@ -36,21 +36,29 @@ impl From<Payload> for Arguments {
 
 impl From<&str> for Arguments {
     fn from(text: &str) -> Self {
-        Self::Text(text.to_owned(), Payload::from)
+        Self::Text(text.to_owned(), plain)
     }
 }
 
 impl From<String> for Arguments {
     fn from(text: String) -> Self {
-        Self::Text(text, Payload::from)
+        Self::Text(text, plain)
     }
+}
+
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "doors refuse text that their language cannot hold"
+)]
+fn plain(value: Value) -> Result<Payload> {
+    Ok(Payload::from(value))
 }
 
 impl Arguments {
     fn into_payload(self) -> Result<Payload> {
         match self {
             Self::Value(payload) => Ok(payload),
-            Self::Text(text, wrap) => parse_json(&text).map(wrap),
+            Self::Text(text, wrap) => parse_json(&text).and_then(wrap),
         }
     }
 }
@@ -100,7 +108,8 @@ impl ToolRegistry {
         arguments: impl Into<Arguments>,
         context: ToolContext,
     ) -> Result<Payload> {
-        self.dispatch_request(DispatchRequest::new(name, arguments, context)).await
+        self.dispatch_request(DispatchRequest::new(name, arguments, context))
+            .await
     }
 
     /// Calls a tool like [`ToolRegistry::dispatch`] and returns the text `{"result": ...}`.
@@ -124,7 +133,11 @@ impl ToolRegistry {
         }
         let entry = match self.lookup(&request.name) {
             Ok(entry) => entry,
-            Err(refusal) => return Err(limits.apply(Some(&runtime), self.refuse(request, refusal)).await?),
+            Err(refusal) => {
+                return Err(limits
+                    .apply(Some(&runtime), self.refuse(request, refusal))
+                    .await?);
+            }
         };
         let (middleware, host) = self.middleware_for(&entry);
         let call = Invocation {
@@ -135,7 +148,11 @@ impl ToolRegistry {
             metadata: request.metadata,
             tool_call_id: request.tool_call_id,
             current: request.current,
-            registry: Some(RegistryPart { descriptor: entry.descriptor.clone(), middleware, host }),
+            registry: Some(RegistryPart {
+                descriptor: entry.descriptor.clone(),
+                middleware,
+                host,
+            }),
             work: Arc::new(ToolWork(entry)),
         };
         call.execute(runtime).await
@@ -146,7 +163,14 @@ impl ToolRegistry {
         let runtime = self.runtime();
         let options = ScopeOptions::default();
         let (name, parent) = (request.name.clone(), request.parent.clone());
-        let scope = Scope::build(runtime.clone(), name, ScopeType::Tool, Role::Call, parent, &options);
+        let scope = Scope::build(
+            runtime.clone(),
+            name,
+            ScopeType::Tool,
+            Role::Call,
+            parent,
+            &options,
+        );
         self.mark_refusal(&scope, &request.context, &refusal);
         let arguments = match request.arguments.into_payload() {
             Ok(payload) => payload,
@@ -155,7 +179,9 @@ impl ToolRegistry {
         };
         let call = ToolCall::build(request.name, arguments, request.context, None, Some(scope));
         for middleware in self.middleware() {
-            catch(|| Ok(middleware.on_refused(&call, &refusal)))?.settle().await?;
+            catch(|| Ok(middleware.on_refused(&call, &refusal)))?
+                .settle()
+                .await?;
         }
         Ok(refusal)
     }
@@ -164,15 +190,25 @@ impl ToolRegistry {
         let snapshot = self.runtime().registrations().snapshot(scope.parent());
         let permitted = refusal.kind() != Some(ErrorKind::ToolNotPermitted);
         if snapshot.is_observed() {
-            let mut event = Event::new(EventKind::Mark, crate::id::new(), scope.parent_uuid(), scope.name().clone());
-            event.data = json!({ "refused": true, "reason": if permitted { "not_found" } else { "not_permitted" } });
+            let mut event = Event::new(
+                EventKind::Mark,
+                crate::id::new(),
+                scope.parent_uuid(),
+                scope.name().clone(),
+            );
+            event.data =
+                json!({ "refused": true, "reason": if permitted { "not_found" } else { "not_permitted" } });
             let own = Map::from_iter([("callweir.mark".to_owned(), Value::from("refused"))]);
-            self.runtime().dispatcher().emit(snapshot.clone(), Draft::new(event).own(own));
+            self.runtime()
+                .dispatcher()
+                .emit(snapshot.clone(), Draft::new(event).own(own));
         }
         if !snapshot.call_subscribers.is_empty() {
             let kind = refusal.code().unwrap_or_default();
             let record = ToolCallCompleted::refused(scope, context.caller_id().cloned(), kind);
-            self.runtime().dispatcher().emit_call(&snapshot, CallEvent::Completed(record));
+            self.runtime()
+                .dispatcher()
+                .emit_call(&snapshot, CallEvent::Completed(record));
         }
     }
 }

@@ -17,7 +17,11 @@ pub trait Middleware: Send + Sync + 'static {
     /// Is told of a call that the registry refused before any middleware ran.
     ///
     /// A failure replaces the refusal, and later hooks are not called.
-    fn on_refused(self: Arc<Self>, call: ToolCall, refusal: Error) -> impl Future<Output = Result<()>> + Send {
+    fn on_refused(
+        self: Arc<Self>,
+        call: ToolCall,
+        refusal: Error,
+    ) -> impl Future<Output = Result<()>> + Send {
         let _ = (call, refusal);
         std::future::ready(Ok(()))
     }
@@ -25,7 +29,11 @@ pub trait Middleware: Send + Sync + 'static {
     /// Returns the name that listings show; the type's name by default.
     fn name(&self) -> String {
         let full = std::any::type_name::<Self>();
-        full.split('<').next().and_then(|plain| plain.rsplit("::").next()).unwrap_or(full).to_owned()
+        full.split('<')
+            .next()
+            .and_then(|plain| plain.rsplit("::").next())
+            .unwrap_or(full)
+            .to_owned()
     }
 }
 

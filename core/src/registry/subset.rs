@@ -30,7 +30,16 @@ impl ToolRegistry {
         let left_out = state.tools.keys().filter(|name| !tools.contains_key(*name));
         let left_out = left_out.chain(&state.left_out).cloned().collect();
         let (middleware, entries, host) = (state.middleware.clone(), state.entries.clone(), state.host);
-        let copy = State { tools, middleware, entries, host, left_out };
-        Ok(Self(Arc::new(Inner { runtime: self.0.runtime.clone(), state: RwLock::new(copy) })))
+        let copy = State {
+            tools,
+            middleware,
+            entries,
+            host,
+            left_out,
+        };
+        Ok(Self(Arc::new(Inner {
+            runtime: self.0.runtime.clone(),
+            state: RwLock::new(copy),
+        })))
     }
 }

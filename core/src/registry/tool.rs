@@ -50,7 +50,11 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Starts the definition of a tool.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            description: description.into(),
+            ..Self::default()
+        }
     }
 
     /// Says that the tool changes nothing.
@@ -88,7 +92,11 @@ impl ToolSpec {
         self.json(parameters, move |call| {
             let arguments = call.arguments().parse::<I>();
             let running = arguments.map(|arguments| function(arguments, call.context().clone()));
-            async move { Ok(Payload::from(serde_json::to_value(running?.await?).map_err(not_json)?)) }
+            async move {
+                Ok(Payload::from(
+                    serde_json::to_value(running?.await?).map_err(not_json)?,
+                ))
+            }
         })
     }
 
@@ -98,9 +106,23 @@ impl ToolSpec {
         F: Fn(ToolCall) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Payload>> + Send + 'static,
     {
-        let Self { name, description, read_only, idempotent } = self;
-        let descriptor = Descriptor { name: name.into(), description, parameters, read_only, idempotent };
-        FunctionTool { descriptor: Arc::new(descriptor), function: Arc::new(move |call| Box::pin(function(call))) }
+        let Self {
+            name,
+            description,
+            read_only,
+            idempotent,
+        } = self;
+        let descriptor = Descriptor {
+            name: name.into(),
+            description,
+            parameters,
+            read_only,
+            idempotent,
+        };
+        FunctionTool {
+            descriptor: Arc::new(descriptor),
+            function: Arc::new(move |call| Box::pin(function(call))),
+        }
     }
 }
 
@@ -154,14 +176,26 @@ impl ToolEntry {
             let path = error.field("path").unwrap_or("$.parameters").to_owned();
             Error::invalid_argument(path, format!("tool '{}': {error}", descriptor.name))
         })?);
-        Ok(Self { tool, descriptor, parameters, through: Vec::new() })
+        Ok(Self {
+            tool,
+            descriptor,
+            parameters,
+            through: Vec::new(),
+        })
     }
 
     /// Returns the entry as it is inside a registry that is registered into another.
     pub(super) fn inside(&self, registry: &ToolRegistry) -> Self {
-        let through = std::iter::once(registry.clone()).chain(self.through.iter().cloned()).collect();
+        let through = std::iter::once(registry.clone())
+            .chain(self.through.iter().cloned())
+            .collect();
         let (tool, descriptor) = (self.tool.clone(), self.descriptor.clone());
-        Self { tool, descriptor, parameters: self.parameters.clone(), through }
+        Self {
+            tool,
+            descriptor,
+            parameters: self.parameters.clone(),
+            through,
+        }
     }
 }
 
@@ -192,18 +226,32 @@ impl Parameters {
     /// `patternProperties`.
     pub(crate) fn of(schema: &Value) -> Result<Self> {
         let Value::Object(schema) = schema else {
-            return Err(Error::invalid_argument("$.parameters", "the schema is not an object"));
+            return Err(Error::invalid_argument(
+                "$.parameters",
+                "the schema is not an object",
+            ));
         };
         if let Some(kind) = schema.get("type").filter(|kind| kind.as_str() != Some("object")) {
-            return Err(Error::invalid_argument("$.parameters.type", format!("expected \"object\", not {kind}")));
+            return Err(Error::invalid_argument(
+                "$.parameters.type",
+                format!("expected \"object\", not {kind}"),
+            ));
         }
         let known = match schema.get("properties") {
             Some(Value::Object(properties)) => Some(properties.keys().cloned().collect::<HashSet<_>>()),
-            Some(_) => return Err(Error::invalid_argument("$.parameters.properties", "expected an object")),
+            Some(_) => {
+                return Err(Error::invalid_argument(
+                    "$.parameters.properties",
+                    "expected an object",
+                ));
+            }
             None => None,
         };
         let required = match schema.get("required") {
-            Some(Value::Array(names)) => names.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
+            Some(Value::Array(names)) => names
+                .iter()
+                .map(|name| name.as_str().map(str::to_owned))
+                .collect(),
             Some(_) => None,
             None => Some(Vec::new()),
         };
@@ -213,7 +261,11 @@ impl Parameters {
             Some(extra) => extra != &Value::Bool(false),
             None => known.is_none() || schema.contains_key("patternProperties"),
         };
-        Ok(Self { required, known: known.unwrap_or_default(), open })
+        Ok(Self {
+            required,
+            known: known.unwrap_or_default(),
+            open,
+        })
     }
 
     /// Checks that the arguments are an object with the required names and no unexpected ones.
@@ -230,7 +282,10 @@ impl Parameters {
             return Err(Error::invalid_argument("$", "the arguments are not an object"));
         }
         if let Some(name) = missing.first() {
-            return Err(Error::invalid_argument(path_key("$", name), "the argument is missing"));
+            return Err(Error::invalid_argument(
+                path_key("$", name),
+                "the argument is missing",
+            ));
         }
         match unexpected {
             Some(path) => Err(Error::invalid_argument(path, "the tool has no such argument")),

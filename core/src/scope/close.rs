@@ -68,7 +68,10 @@ impl Scope {
         }
         order.sort_by_key(|scope| std::cmp::Reverse(scope.order()));
         for scope in order {
-            scope.end_opened(CloseOptions { outcome: Some(Outcome::Abandoned), ..CloseOptions::default() });
+            scope.end_opened(CloseOptions {
+                outcome: Some(Outcome::Abandoned),
+                ..CloseOptions::default()
+            });
         }
     }
 
@@ -89,17 +92,26 @@ impl Scope {
             event.data = options.output.unwrap_or(Value::Null);
             event.metadata = free_metadata(options.metadata);
             let own = own_metadata(outcome, options.error_type, Map::new());
-            runtime.dispatcher().emit(snapshot, Draft::new(event).paired(self).own(own));
+            runtime
+                .dispatcher()
+                .emit(snapshot, Draft::new(event).paired(self).own(own));
         }
         runtime.registrations().release(self);
     }
 }
 
 /// Returns the metadata that every end event carries.
-pub(crate) fn own_metadata(outcome: Outcome, error_type: Option<String>, mut own: Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn own_metadata(
+    outcome: Outcome,
+    error_type: Option<String>,
+    mut own: Map<String, Value>,
+) -> Map<String, Value> {
     own.insert("callweir.outcome".to_owned(), Value::from(outcome.name()));
     if outcome != Outcome::Succeeded && (error_type.is_some() || outcome == Outcome::Failed) {
-        own.insert("error.type".to_owned(), error_type.map_or(Value::Null, Value::from));
+        own.insert(
+            "error.type".to_owned(),
+            error_type.map_or(Value::Null, Value::from),
+        );
     }
     own.insert("otel.status_code".to_owned(), Value::from(outcome.status()));
     own
@@ -127,7 +139,10 @@ impl ScopeGuard {
 impl std::ops::Deref for ScopeGuard {
     type Target = Scope;
 
-    #[allow(clippy::expect_used, reason = "the scope is only taken by `close`, which consumes the guard")]
+    #[allow(
+        clippy::expect_used,
+        reason = "the scope is only taken by `close`, which consumes the guard"
+    )]
     fn deref(&self) -> &Scope {
         self.0.as_ref().expect("an open guard has a scope")
     }
@@ -137,7 +152,10 @@ impl Drop for ScopeGuard {
     fn drop(&mut self) {
         if let Some(scope) = self.0.take() {
             let panicking = std::thread::panicking();
-            scope.close(CloseOptions { error_type: panicking.then(|| "panic".to_owned()), ..CloseOptions::default() });
+            scope.close(CloseOptions {
+                error_type: panicking.then(|| "panic".to_owned()),
+                ..CloseOptions::default()
+            });
         }
     }
 }

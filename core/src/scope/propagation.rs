@@ -51,15 +51,21 @@ impl Propagation {
             found.ok_or_else(|| Error::invalid_argument(format!("$.{key}"), "expected text"))
         };
         let id = |key: &str| {
-            Uuid::parse_str(text(key)?).map_err(|_| Error::invalid_argument(format!("$.{key}"), "expected a UUID"))
+            Uuid::parse_str(text(key)?)
+                .map_err(|_| Error::invalid_argument(format!("$.{key}"), "expected a UUID"))
         };
         if value.get("version").and_then(Value::as_u64) != Some(1) {
             return Err(Error::invalid_argument("$.version", "expected 1"));
         }
-        let category = text("category")?.parse().map_err(|error: Error| {
-            Error::invalid_argument("$.category", error.to_string())
-        })?;
-        Ok(Self { uuid: id("uuid")?, root: id("root")?, name: text("name")?.into(), category })
+        let category = text("category")?
+            .parse()
+            .map_err(|error: Error| Error::invalid_argument("$.category", error.to_string()))?;
+        Ok(Self {
+            uuid: id("uuid")?,
+            root: id("root")?,
+            name: text("name")?.into(),
+            category,
+        })
     }
 }
 
@@ -71,14 +77,25 @@ impl Scope {
             outermost = parent;
         }
         let root = outermost.0.remote_parent.unwrap_or_else(|| outermost.uuid());
-        Propagation { uuid: self.uuid(), root, name: self.name().clone(), category: self.category() }
+        Propagation {
+            uuid: self.uuid(),
+            root,
+            name: self.name().clone(),
+            category: self.category(),
+        }
     }
 
     /// Makes a scope that stands for one of another process, which alone ends it.
     pub(crate) fn attached(runtime: &Runtime, from: &Propagation) -> Self {
         let options = ScopeOptions::default();
-        let mut scope =
-            Self::build(runtime.clone(), from.name.clone(), from.category, Role::Attached, None, &options);
+        let mut scope = Self::build(
+            runtime.clone(),
+            from.name.clone(),
+            from.category,
+            Role::Attached,
+            None,
+            &options,
+        );
         if let Some(inner) = Arc::get_mut(&mut scope.0) {
             inner.uuid = from.uuid.into();
             // A root of its own says what the trace is; it is not a parent inside this process.
