@@ -5,6 +5,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::error::{Error, ErrorKind, Result};
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -13,7 +17,21 @@ impl Wake for Unpark {
     }
 }
 
+/// Says whether this thread may wait for others; `instead` names what to use where it may not.
+pub(crate) fn check_may_block(instead: &str) -> Result<()> {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::CurrentThread => {
+            let text = format!("blocking here would stop the event loop; use `{instead}`");
+            Err(Error::new(ErrorKind::WouldDeadlock, text))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Runs a future to its end on this thread.
+///
+/// On the thread of an event loop nothing else of that loop runs meanwhile: a future that needs the loop's own
+/// timers or sockets belongs into its `await` instead.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

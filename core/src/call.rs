@@ -23,7 +23,8 @@ use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::Payload;
 
 pub use manual::{EndOptions, ManualCall, ManualOptions};
-pub use phase::{Phase, conditional_execution, request_intercepts};
+pub(crate) use phase::Phase;
+pub use phase::{conditional_execution, request_intercepts};
 pub use tool::{ToolCall, ToolContext};
 
 /// Makes a call's scope current in the host's own task context, while the call's work runs.
@@ -64,14 +65,14 @@ pub(crate) struct RegistryPart {
 }
 
 impl Invocation {
-    /// Describes a call by its name, arguments and work.
+    /// Describes a call by its name, arguments and work, inside the current scope of the Rust door.
     pub fn new(name: impl Into<Arc<str>>, arguments: impl Into<Payload>, work: Arc<dyn Work>) -> Self {
         Self {
             name: name.into(),
             arguments: arguments.into(),
             context: ToolContext::default(),
             work,
-            parent: None,
+            parent: Scope::current(),
             metadata: None,
             tool_call_id: None,
             current: None,
@@ -85,15 +86,20 @@ impl Invocation {
     pub async fn execute(mut self, runtime: Runtime) -> Result<Payload> {
         runtime.check_open()?;
         let limits = self.context.limits();
-        if let Some(reached) = limits.reached() {
-            return Err(reached);
-        }
+        limits.check()?;
         let snapshot = runtime.registrations().snapshot(self.parent.as_ref());
         let scope = self.scope(&runtime);
         let call = self.enter(&snapshot, &scope)?;
 
         let asked = self.ask(&runtime, &snapshot, &scope, call);
-        let call = limits.clone().apply(Some(&runtime), asked).await?;
+        let asked = limits.clone().apply(Some(&runtime), asked).await;
+        let call = match asked.and_then(|call| limits.check().map(|()| call)) {
+            Ok(call) => call,
+            Err(refusal) => {
+                scope.discard();
+                return Err(refusal);
+            }
+        };
 
         let open = open::OpenCall::start(&self, &runtime, &snapshot, &scope, &call);
         let middleware = self
@@ -167,7 +173,10 @@ impl Invocation {
         if requests.is_empty() {
             return Ok(call);
         }
-        let arguments = transform::fold(requests, &self.name, call.arguments().clone()).await?;
+        let arguments = transform::fold(requests, &self.name, call.arguments().clone(), || {
+            call.context().check()
+        })
+        .await?;
         Ok(call.with_arguments(arguments))
     }
 }

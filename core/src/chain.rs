@@ -1,8 +1,8 @@
 //! Chains: ordered entries of one family, and the one fold that each shape has.
 
-pub mod around;
-pub mod gate;
-pub mod transform;
+pub(crate) mod around;
+pub(crate) mod gate;
+pub(crate) mod transform;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::value::Payload;
 
 pub use around::{Around, Next, NextFuture, Work};
 pub use gate::{Gate, Verdict};
-pub use transform::Transform;
+pub(crate) use transform::Transform;
 
 /// A boxed future that any executor may poll.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -62,10 +62,10 @@ impl<T> Future for Guarded<T> {
                 drop(future);
                 Ok(Poll::Ready(result))
             }
-            Poll::Pending => Ok(Poll::Pending).map(|pending| {
+            Poll::Pending => {
                 self.0 = Some(future);
-                pending
-            }),
+                Ok(Poll::Pending)
+            }
         });
         polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
     }
@@ -149,7 +149,7 @@ impl Handler {
 
 /// Who owns a registration, and so for how long it lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     /// Until it is removed.
     Global,
     /// Until its scope closes; the depth orders outer scopes before inner ones.
@@ -165,7 +165,7 @@ pub enum Level {
 
 impl Level {
     /// Returns the level's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Global => "global",
             Self::Scope { .. } => "scope",
@@ -174,7 +174,7 @@ impl Level {
     }
 
     /// Returns the scope's or component's name.
-    pub fn owner(&self) -> Option<&str> {
+    pub(crate) fn owner(&self) -> Option<&str> {
         match self {
             Self::Global => None,
             Self::Scope { name, .. } | Self::Plugin(name) => Some(name),
@@ -190,7 +190,7 @@ impl Level {
 }
 
 /// One registered callback.
-pub struct Entry {
+pub(crate) struct Entry {
     /// The name, unique in its family and level.
     pub name: Arc<str>,
     /// Lower runs first.
@@ -215,13 +215,13 @@ impl Entry {
     }
 
     /// Returns the stage's name for messages.
-    pub fn stage(&self) -> &'static str {
+    pub(crate) fn stage(&self) -> &'static str {
         self.family.map_or("middleware", Family::wire_name)
     }
 }
 
 /// Entries in the order in which they run.
-pub type Entries = Arc<[Arc<Entry>]>;
+pub(crate) type Entries = Arc<[Arc<Entry>]>;
 
 /// Says that an entry's callback returned what its family does not allow.
 pub(crate) fn wrong_shape(entry: &Entry) -> Error {

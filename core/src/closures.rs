@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
+
 use crate::call::ToolCall;
 use crate::chain::transform::{Context, Subject, Transform};
 use crate::chain::{Around, Gate, Handler, Next, Observe, Step, Transformed, Verdict, Work};
@@ -23,6 +25,35 @@ impl<F, K> Closure<F, K> {
 struct Direct;
 /// Marks closures that return a future.
 struct Deferred<R>(PhantomData<R>);
+
+/// Runs `body` inside the tokio runtime where a callback was made, if the thread is in none.
+fn inside<T>(home: Option<&Handle>, body: impl FnOnce() -> T) -> T {
+    // In another runtime the callback runs inline in a call, and sees what its caller sees.
+    let _entered = home.filter(|_| Handle::try_current().is_err()).map(Handle::enter);
+    body()
+}
+
+/// Polls `future` inside the tokio runtime where its callback was made.
+async fn at_home<R: Future>(home: Option<Handle>, future: R) -> R::Output {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| inside(home.as_ref(), || future.as_mut().poll(cx))).await
+}
+
+fn deferred_transform<F, R>(function: F) -> Arc<dyn Transform>
+where
+    F: Fn(Payload) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Option<Payload>>> + Send + 'static,
+{
+    Closure::<_, Deferred<R>>::new(function)
+}
+
+fn deferred_observer<F, R>(function: F) -> Arc<dyn Observe>
+where
+    F: Fn(Arc<Event>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<()>> + Send + 'static,
+{
+    Closure::<_, Deferred<R>>::new(function)
+}
 
 impl Handler {
     /// Makes a guardrail that decides at once.
@@ -47,12 +78,16 @@ impl Handler {
     }
 
     /// Makes a request intercept or sanitizer that returns a future.
+    ///
+    /// Made inside a tokio runtime it can use that runtime's timers and sockets, wherever it is polled.
     pub fn transform_async<F, R>(function: F) -> Self
     where
         F: Fn(Payload) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<Payload>>> + Send + 'static,
     {
-        Self::Transform(Closure::<_, Deferred<R>>::new(function))
+        let home = Handle::try_current().ok();
+        let function = move |payload| at_home(home.clone(), inside(home.as_ref(), || function(payload)));
+        Self::Transform(deferred_transform(function))
     }
 
     /// Makes an execution intercept.
@@ -153,12 +188,15 @@ pub fn observe(function: impl Fn(&Arc<Event>) + Send + Sync + 'static) -> Arc<dy
 }
 
 /// Makes a subscriber from a function that returns a future.
+///
+/// Made inside a tokio runtime it can use that runtime's timers and sockets, wherever it is polled.
 pub fn observe_async<F, R>(function: F) -> Arc<dyn Observe>
 where
     F: Fn(Arc<Event>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<()>> + Send + 'static,
 {
-    Closure::<_, Deferred<R>>::new(function)
+    let home = Handle::try_current().ok();
+    deferred_observer(move |event| at_home(home.clone(), inside(home.as_ref(), || function(event))))
 }
 
 /// Makes a subscriber of typed registry-call records from a function.

@@ -30,15 +30,14 @@ use crate::timer::Timer;
 pub use bounds::Limits;
 pub use lane::Runnable;
 pub(crate) use queue::Draft;
-pub use queue::PayloadCopy;
-pub use runner::Place;
-pub(crate) use subscriber::Target;
-pub use subscriber::{ObserveCalls, Subscriber};
+pub(crate) use queue::PayloadCopy;
+pub use subscriber::ObserveCalls;
+pub(crate) use subscriber::{Subscriber, Target};
 
 use bounds::{Admission, Ticket};
 use lane::{Lane, Work};
 use queue::{Delivery, Item, Queued};
-use runner::Runner;
+use runner::{Place, Runner};
 
 /// How long a chain of events may be in which each was emitted by an observer of the one before.
 const MAX_ECHO: u32 = 4;
@@ -80,6 +79,8 @@ pub trait HostLoop: Send + Sync + 'static {
     fn is_closed(&self) -> bool;
     /// Returns the loop's identity.
     fn id(&self) -> usize;
+    /// Returns the loop for downcasts.
+    fn as_any(&self) -> &dyn std::any::Any;
 }
 
 /// A host without a context or loops of its own.
@@ -122,6 +123,8 @@ pub(crate) struct Dispatcher {
     failures: AtomicU64,
     last_dropped: Mutex<Option<Arc<Snapshot>>>,
     watching: AtomicBool,
+    /// Set once nobody works on the lanes any more.
+    stopped: AtomicBool,
 }
 
 impl Dispatcher {
@@ -142,6 +145,7 @@ impl Dispatcher {
             failures: AtomicU64::new(0),
             last_dropped: Mutex::new(None),
             watching: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
         })
     }
 
@@ -160,11 +164,7 @@ impl Dispatcher {
 
     /// Queues an event for the subscribers of `snapshot`.
     pub(crate) fn emit(self: &Arc<Self>, snapshot: Arc<Snapshot>, mut draft: Draft) {
-        if !snapshot.is_observed() {
-            return;
-        }
-        if draft.event.kind == EventKind::End && draft.pair_is_unheard() {
-            self.count_dropped(&snapshot);
+        if !snapshot.is_observed() || self.stopped.load(Ordering::Relaxed) {
             return;
         }
         let origin = if snapshot.host_queued {
@@ -179,6 +179,10 @@ impl Dispatcher {
             self.skipped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        if draft.event.kind == EventKind::End && draft.pair_is_unheard() {
+            self.count_dropped(&snapshot);
+            return;
+        }
         let Some(ticket) = self.admit(&mut draft) else {
             draft.mark_unheard();
             self.count_dropped(&snapshot);
@@ -191,27 +195,48 @@ impl Dispatcher {
         } else if self.sanitizing.is_idle() {
             self.deliver(&queued.snapshot.clone(), queued.into_delivery());
         } else {
-            self.sanitizing.push(Item::Pass(queued));
+            self.sanitizing.push(Item::Pass(Box::new(queued)));
         }
     }
 
-    /// Queues a typed record for the subscribers that ask for such.
-    pub(crate) fn emit_call(self: &Arc<Self>, snapshot: &Arc<Snapshot>, event: CallEvent) {
-        let Admission::Whole = self.admission(bounds::OVERHEAD, 0) else {
-            self.count_dropped(snapshot);
-            return;
-        };
-        let ticket = Ticket::new(self, bounds::OVERHEAD);
+    /// Queues a typed record for the subscribers that ask for such; says whether it was.
+    ///
+    /// A record that is `owed`, because its start was queued, always gets its place, so that pairs stay whole.
+    pub(crate) fn emit_call(
+        self: &Arc<Self>,
+        snapshot: &Arc<Snapshot>,
+        event: CallEvent,
+        owed: bool,
+    ) -> bool {
+        if self.stopped.load(Ordering::Relaxed) {
+            return false;
+        }
         let origin = if snapshot.host_queued {
             self.host.capture()
         } else {
             Origin::default()
         };
+        let echo = lane::echo_depth().max(origin.echo);
+        if echo > MAX_ECHO && !owed {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        if !owed && self.admission(bounds::OVERHEAD, 0) != Admission::Whole {
+            self.count_dropped(snapshot);
+            return false;
+        }
+        let ticket = Ticket::new(self, bounds::OVERHEAD);
         self.watch();
-        let delivery = Arc::new(Delivery::call(event, origin, ticket));
+        let delivery = Arc::new(Delivery::call(event, origin, echo, ticket));
         for subscriber in snapshot.call_subscribers.iter() {
             self.hand_over(subscriber, &delivery);
         }
+        true
+    }
+
+    /// Counts a typed record whose start was dropped.
+    pub(crate) fn drop_call(&self, snapshot: &Arc<Snapshot>) {
+        self.count_dropped(snapshot);
     }
 
     /// Gives a finished event to the lanes of its subscribers.
@@ -240,10 +265,9 @@ impl Dispatcher {
     }
 
     fn runner(&self, place: &Place) -> &Arc<Runner> {
-        if matches!(place, Place::Core) {
-            &self.core
-        } else {
-            &self.host_thread
+        match place {
+            Place::Core | Place::Any => &self.core,
+            Place::HostThread | Place::Loop(_) => &self.host_thread,
         }
     }
 
@@ -301,20 +325,20 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for the threads to finish what they run; called once nothing more is emitted.
-    pub(crate) fn stop(&self, deadline: Instant) {
-        let left = |at: Instant| {
-            at.saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(1))
-        };
-        self.core.stop(left(deadline));
-        self.host_thread.stop(left(deadline));
+    /// Lets the threads end with what they run now; called once nothing more is emitted.
+    pub(crate) async fn stop(&self, deadline: Instant) {
+        self.stopped.store(true, Ordering::Release);
+        self.core.stop();
+        self.host_thread.stop();
+        while (self.core.is_running() || self.host_thread.is_running()) && Instant::now() < deadline {
+            self.timer.after(Duration::from_millis(1)).await;
+        }
     }
 }
 
 impl Drop for Dispatcher {
     fn drop(&mut self) {
-        self.core.stop(Duration::ZERO);
-        self.host_thread.stop(Duration::ZERO);
+        self.core.stop();
+        self.host_thread.stop();
     }
 }

@@ -48,6 +48,11 @@ impl Snapshot {
         !self.subscribers.is_empty()
     }
 
+    fn is_empty(&self) -> bool {
+        let silent = self.subscribers.is_empty() && self.call_subscribers.is_empty();
+        silent && self.chains.iter().all(|chain| chain.is_empty())
+    }
+
     fn each_entry(&self) -> impl Iterator<Item = (Family, &Arc<Entry>)> {
         Family::ALL
             .iter()
@@ -235,47 +240,65 @@ impl Registrations {
     }
 
     /// Applies one change to a level, under the writers' lock.
+    ///
+    /// What the change removes is dropped after the lock is released: a host may run code of its own then.
     fn write<T>(
         &self,
         scope: Option<&Scope>,
         change: impl FnOnce(&Snapshot) -> Result<(Snapshot, T)>,
     ) -> Result<T> {
-        let writing = self.writing.load_full();
-        let _alone = writing.lock();
-        let result = match scope {
-            None => {
-                let (next, value) = change(&self.global.load())?;
-                self.global.store(Arc::new(next));
-                value
-            }
-            Some(scope) => {
-                if !scope.is_open() {
-                    let text = format!("scope '{}' is closed", scope.name());
-                    return Err(Error::new(ErrorKind::AlreadyEnded, text));
+        let (_before, result) = {
+            let writing = self.writing.load_full();
+            let _alone = writing.lock();
+            match scope {
+                None => {
+                    let before = self.global.load_full();
+                    let (next, value) = change(&before)?;
+                    self.global.store(Arc::new(next));
+                    self.generation.fetch_add(1, Ordering::AcqRel);
+                    (before, value)
                 }
-                let own = scope.local().own.load_full();
-                let first = own.is_none();
-                let (next, value) = change(&own.unwrap_or_else(|| Arc::new(Snapshot::empty())))?;
-                scope.local().own.store(Some(Arc::new(next)));
-                if first {
-                    self.owners.lock().insert(scope.order(), scope.downgrade());
-                    self.locals.fetch_add(1, Ordering::AcqRel);
-                }
-                value
+                Some(scope) => self.write_local(scope, change)?,
             }
         };
-        self.generation.fetch_add(1, Ordering::AcqRel);
         Ok(result)
+    }
+
+    fn write_local<T>(
+        &self,
+        scope: &Scope,
+        change: impl FnOnce(&Snapshot) -> Result<(Snapshot, T)>,
+    ) -> Result<(Arc<Snapshot>, T)> {
+        if !scope.is_open() {
+            let text = format!("scope '{}' is closed", scope.name());
+            return Err(Error::new(ErrorKind::AlreadyEnded, text));
+        }
+        let own = scope.local().own.load_full();
+        let first = own.is_none();
+        let before = own.unwrap_or_else(|| Arc::new(Snapshot::empty()));
+        let (next, value) = change(&before)?;
+        if first && next.is_empty() {
+            return Ok((before, value));
+        }
+        scope.local().own.store(Some(Arc::new(next)));
+        if first {
+            self.owners.lock().insert(scope.order(), scope.downgrade());
+            self.locals.fetch_add(1, Ordering::AcqRel);
+        }
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok((before, value))
     }
 
     pub(crate) fn add(&self, family: Family, scope: Option<&Scope>, entry: Entry) -> Result<()> {
         fits(family, &entry)?;
+        // Owned here, so that a refused entry is dropped after the lock is released.
+        let entry = Arc::new(entry);
         self.write(scope, |level| {
             if level.chain(family).iter().any(|other| same_slot(other, &entry)) {
                 return Err(Error::already_exists(family.wire_name(), &entry.name));
             }
             Ok((
-                level.with_entries(family, |entries| entries.push(Arc::new(entry))),
+                level.with_entries(family, |entries| entries.push(entry.clone())),
                 (),
             ))
         })
@@ -300,7 +323,7 @@ impl Registrations {
         &self,
         scope: Option<&Scope>,
         calls: bool,
-        subscriber: Arc<Subscriber>,
+        subscriber: &Arc<Subscriber>,
     ) -> Result<()> {
         self.write(scope, |level| {
             let taken = level.subscribers.iter().chain(level.call_subscribers.iter());
@@ -313,7 +336,7 @@ impl Registrations {
             } else {
                 &mut next.subscribers
             };
-            *list = list.iter().cloned().chain([subscriber]).collect();
+            *list = list.iter().cloned().chain([subscriber.clone()]).collect();
             Ok((next.refresh(), ()))
         })
     }
@@ -334,9 +357,17 @@ impl Registrations {
         removed.ok().flatten()
     }
 
+    /// Forgets a scope that is dropped without having been closed, as one of another process is.
+    pub(crate) fn forget(&self, local: &Local, order: u64) {
+        if self.locals.load(Ordering::Acquire) > 0 && local.own.load().is_some() {
+            self.owners.lock().remove(&order);
+            self.locals.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
     /// Drops what a closing scope owns.
     pub(crate) fn release(&self, scope: &Scope) {
-        if scope.local().own.load().is_none() {
+        if self.locals.load(Ordering::Acquire) == 0 || scope.local().own.load().is_none() {
             return;
         }
         let writing = self.writing.load_full();

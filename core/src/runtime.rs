@@ -173,7 +173,7 @@ impl Runtime {
         self.check_open()?;
         let calls = matches!(target, Target::Calls(_));
         let subscriber = Subscriber::new(&self.dispatcher(), name.into(), level_of(scope), target);
-        self.0.registrations.subscribe(scope, calls, subscriber)
+        self.0.registrations.subscribe(scope, calls, &subscriber)
     }
 
     /// Removes a subscriber; what was emitted before is still delivered to it.
@@ -264,16 +264,22 @@ impl Runtime {
     }
 
     /// Blocks this thread until everything emitted before now is delivered; see [`Runtime::flush`].
+    ///
+    /// On the thread of a current-thread tokio runtime it is
+    /// [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): asynchronous subscribers may need that thread.
     pub fn flush_blocking(&self, timeout: Option<Duration>) -> Result<usize> {
+        block::check_may_block("flush().await")?;
         block::block_on(self.dispatcher().flush(timeout))
     }
 
     /// Ends what is open, delivers what is queued, and stops; at most `timeout`.
     ///
     /// Returns the number of events that were not delivered. Calls and registrations fail with
-    /// [`ShutDown`](crate::ErrorKind::ShutDown) from now on. A second shutdown does nothing.
+    /// [`ShutDown`](crate::ErrorKind::ShutDown) from now on. A second shutdown does nothing. Inside a sanitizer
+    /// or subscriber it is [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), and nothing is shut down.
     pub async fn shutdown(&self, timeout: Duration) -> Result<usize> {
-        let deadline = Instant::now() + timeout;
+        self.dispatcher().check_outside()?;
+        let deadline = self.0.timer.load().deadline(timeout);
         if self
             .0
             .state
@@ -289,12 +295,13 @@ impl Runtime {
             .clone()
             .flush(Some(deadline.saturating_duration_since(Instant::now())))
             .await?;
-        dispatcher.stop(deadline);
+        dispatcher.stop(deadline).await;
         Ok(left)
     }
 
-    /// Shuts down, blocking this thread; see [`Runtime::shutdown`].
+    /// Shuts down, blocking this thread; see [`Runtime::shutdown`] and [`Runtime::flush_blocking`].
     pub fn shutdown_blocking(&self, timeout: Duration) -> Result<usize> {
+        block::check_may_block("shutdown().await")?;
         block::block_on(self.shutdown(timeout))
     }
 

@@ -288,6 +288,7 @@ impl std::fmt::Debug for Scope {
 
 impl Drop for ScopeInner {
     fn drop(&mut self) {
+        self.runtime.registrations().forget(&self.local, self.order);
         // A long chain of parents is taken apart in a loop: dropping it by recursion would overflow the stack.
         let mut next = self.parent.take();
         while let Some(scope) = next {

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use futures_util::task::AtomicWaker;
 use parking_lot::{Condvar, Mutex};
 
+use crate::chain::catch;
+
 /// Wakes futures at points in time; its thread starts with the first of them and ends with the timer.
 #[derive(Clone, Default)]
 pub struct Timer(Arc<Handle>);
@@ -61,6 +63,17 @@ struct Sleeper {
     waker: AtomicWaker,
 }
 
+impl Sleeper {
+    fn end(&self) {
+        self.done.store(true, Ordering::Release);
+        // Waking may drop what belongs to others; a panic there must not take the timer along.
+        let _ = catch(|| {
+            self.waker.wake();
+            Ok(())
+        });
+    }
+}
+
 impl Timer {
     /// Returns a future that is ready at `at`.
     pub fn at(&self, at: Instant) -> Sleep {
@@ -73,20 +86,35 @@ impl Timer {
 
     /// Returns a future that is ready after `delay`.
     pub fn after(&self, delay: Duration) -> Sleep {
+        self.at(self.deadline(delay))
+    }
+
+    /// Returns the point in time `delay` from now.
+    #[allow(
+        clippy::unused_self,
+        reason = "one day a timer may have a clock of its own, for tests"
+    )]
+    pub(crate) fn deadline(&self, delay: Duration) -> Instant {
         // A delay beyond what the clock can say is as good as never.
         let far = Duration::from_secs(60 * 60 * 24 * 365);
-        self.at(Instant::now() + delay.min(far))
+        Instant::now() + delay.min(far)
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.queue.lock().stopped = true;
+        let left = {
+            let mut queue = self.0.queue.lock();
+            queue.stopped = true;
+            std::mem::take(&mut queue.sleeps)
+        };
         self.0.changed.notify_all();
+        // Who still waits is let go: nobody would wake it any more, and its waker may hold what holds the timer.
+        left.into_iter().for_each(|Reverse(due)| due.sleeper.end());
     }
 }
 
-/// A point in time to wait for; dropping it forgets it.
+/// A point in time to wait for; dropping it forgets it, and it ends early with the runtime that it came from.
 pub struct Sleep {
     timer: Arc<Shared>,
     at: Instant,
@@ -168,10 +196,7 @@ impl Shared {
                     let Some(Reverse(due)) = queue.sleeps.pop() else {
                         continue;
                     };
-                    parking_lot::MutexGuard::unlocked(&mut queue, || {
-                        due.sleeper.done.store(true, Ordering::Release);
-                        due.sleeper.waker.wake();
-                    });
+                    parking_lot::MutexGuard::unlocked(&mut queue, || due.sleeper.end());
                 }
                 Some(Reverse(due)) => {
                     let at = due.at;

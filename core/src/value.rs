@@ -1,5 +1,7 @@
 //! Payloads: JSON, or a value of the host language that nobody has had to convert yet.
 
+mod exact;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -115,7 +117,11 @@ pub fn parse_json(text: &str) -> Result<Value> {
     reader.disable_recursion_limit();
     let parsed = <Value as serde::Deserialize>::deserialize(&mut reader)
         .and_then(|value| reader.end().map(|()| value));
-    parsed.map_err(|error| Error::invalid_argument("$", format!("not JSON text: {error}")))
+    let value = parsed.map_err(|error| Error::invalid_argument("$", format!("not JSON text: {error}")))?;
+    if exact::has_exponent(text) {
+        return Ok(exact::read(text).unwrap_or(value));
+    }
+    Ok(value)
 }
 
 fn text_depth(text: &str) -> usize {
@@ -155,6 +161,39 @@ pub fn path_index(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }
 
+/// Returns the path of the first value that is nested too deeply to count as JSON.
+pub(crate) fn too_deep(value: &Value) -> Option<String> {
+    if !exceeds(value, MAX_DEPTH) {
+        return None;
+    }
+    let (mut path, mut place, mut left) = ("$".to_owned(), value, MAX_DEPTH);
+    while left > 0 {
+        left -= 1;
+        (path, place) = match place {
+            Value::Array(items) => {
+                let (index, item) = items.iter().enumerate().find(|(_, item)| exceeds(item, left))?;
+                (path_index(&path, index), item)
+            }
+            Value::Object(map) => {
+                let (key, item) = map.iter().find(|(_, item)| exceeds(item, left))?;
+                (path_key(&path, key), item)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+        };
+    }
+    Some(path)
+}
+
+/// Says whether containers are nested more than `depth` deep; looks no deeper than that.
+fn exceeds(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(_) | Value::Object(_) if depth == 0 => true,
+        Value::Array(items) => items.iter().any(|item| exceeds(item, depth - 1)),
+        Value::Object(map) => map.values().any(|item| exceeds(item, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// Estimates the memory that a JSON copy holds, in bytes.
 pub(crate) fn weight(value: &Value) -> usize {
     let own = size_of::<Value>();
@@ -179,10 +218,7 @@ mod tests {
     #[test]
     fn pay_3_text_keeps_numbers_and_order() {
         let text = r#"{"z":1.50,"a":[1e400,12345678901234567890123]}"#;
-        assert_eq!(
-            parse_json(text).unwrap().to_string().replace("1e+400", "1e400"),
-            text
-        );
+        assert_eq!(parse_json(text).unwrap().to_string(), text);
     }
 
     #[test]

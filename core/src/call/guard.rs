@@ -42,6 +42,7 @@ impl Guards<'_> {
         call: &ToolCall,
     ) -> Result<Option<(Arc<str>, Arc<str>)>> {
         for entry in gates.iter() {
+            call.context().check()?;
             let mut evaluation = Evaluation::start(self, entry, call.name());
             let asked = match evaluation.scope() {
                 Some(scope) => scope.clone().within(gate::ask(entry, call)).await,
@@ -75,7 +76,7 @@ impl Guards<'_> {
             let completed = ToolCallCompleted::refused(self.scope, None, Phase::Guardrails.refusal_type());
             self.runtime
                 .dispatcher()
-                .emit_call(self.snapshot, CallEvent::Completed(completed));
+                .emit_call(self.snapshot, CallEvent::Completed(completed), false);
         }
     }
 }

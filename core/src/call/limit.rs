@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 
 /// What may end a call from outside: a token that somebody fires, and a point in time.
 #[derive(Clone, Debug, Default)]
-pub struct Limits {
+pub(crate) struct Limits {
     pub(crate) token: Option<CancellationToken>,
     pub(crate) deadline: Option<Instant>,
 }
@@ -18,6 +18,11 @@ pub struct Limits {
 impl Limits {
     pub(crate) fn is_empty(&self) -> bool {
         self.token.is_none() && self.deadline.is_none()
+    }
+
+    /// Fails where a limit is reached already, so that no later stage starts.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.reached().map_or(Ok(()), Err)
     }
 
     /// Returns the failure of limits that are reached already.
@@ -67,7 +72,7 @@ impl Limits {
             Err(error) => error,
         };
         let fired = self.token.as_ref().is_some_and(CancellationToken::is_cancelled);
-        if !fired || error.is_denial() || error.kind() == Some(ErrorKind::Cancelled) {
+        if !fired || error.is_denial() || error.is_control() {
             return Err(error);
         }
         Err(Error::cancelled().with_cause(error))

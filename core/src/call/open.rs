@@ -34,6 +34,8 @@ struct Heard {
 
 struct Typed {
     caller_id: Option<Arc<str>>,
+    /// Whether the record of the start was queued; if not, that of the end is dropped too.
+    queued: bool,
     started: Instant,
 }
 
@@ -53,22 +55,24 @@ impl OpenCall {
             profile: tool_profile(asked.tool_call_id.as_deref()),
             typed: typed.then(|| Typed {
                 caller_id: call.context().caller_id().cloned(),
+                queued: false,
                 started: Instant::now(),
             }),
         });
-        let open = Self {
+        let mut open = Self {
             runtime: runtime.clone(),
             scope: scope.clone(),
             heard,
             ended: false,
         };
-        if let Some(heard) = &open.heard {
-            open.emit_start(heard, call);
+        if let Some(mut heard) = open.heard.take() {
+            open.emit_start(&mut heard, call);
+            open.heard = Some(heard);
         }
         open
     }
 
-    fn emit_start(&self, heard: &Heard, call: &ToolCall) {
+    fn emit_start(&self, heard: &mut Heard, call: &ToolCall) {
         let dispatcher = self.runtime.dispatcher();
         if heard.snapshot.is_observed() {
             let mut event = self.scope.event(EventKind::Start, None);
@@ -78,14 +82,14 @@ impl OpenCall {
             let draft = draft.payload(Family::ToolSanitizeRequest, PayloadCopy::of(call.arguments()));
             dispatcher.emit(heard.snapshot.clone(), draft);
         }
-        if let Some(typed) = &heard.typed {
+        if let Some(typed) = &mut heard.typed {
             let started = ToolCallStarted {
                 tool: self.scope.name().clone(),
                 caller_id: typed.caller_id.clone(),
                 uuid: self.scope.uuid(),
                 timestamp: SystemTime::now(),
             };
-            dispatcher.emit_call(&heard.snapshot, CallEvent::Started(started));
+            typed.queued = dispatcher.emit_call(&heard.snapshot, CallEvent::Started(started), false);
         }
     }
 
@@ -158,6 +162,11 @@ impl OpenCall {
         short_circuited: bool,
     ) {
         let Some(typed) = &heard.typed else { return };
+        let dispatcher = self.runtime.dispatcher();
+        if !typed.queued {
+            dispatcher.drop_call(&heard.snapshot);
+            return;
+        }
         let completed = ToolCallCompleted {
             tool: self.scope.name().clone(),
             caller_id: typed.caller_id.clone(),
@@ -168,9 +177,7 @@ impl OpenCall {
             duration: typed.started.elapsed(),
             short_circuited,
         };
-        self.runtime
-            .dispatcher()
-            .emit_call(&heard.snapshot, CallEvent::Completed(completed));
+        dispatcher.emit_call(&heard.snapshot, CallEvent::Completed(completed), true);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::value::Payload;
 
 /// A phase of a call that may refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The guardrails.
     Guardrails,
 }
@@ -82,5 +82,5 @@ pub async fn request_intercepts(
     } else {
         arguments
     };
-    transform::fold(snapshot.chain(Family::ToolRequest), &name, arguments).await
+    transform::fold(snapshot.chain(Family::ToolRequest), &name, arguments, || Ok(())).await
 }

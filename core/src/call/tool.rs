@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::limit::Limits;
+use crate::error::Result;
 use crate::registry::Descriptor;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
@@ -79,6 +80,11 @@ impl ToolContext {
     /// Returns the deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.as_ref()?.limits.deadline
+    }
+
+    /// Fails where the token has fired or the deadline has passed.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |parts| parts.limits.check())
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -122,6 +122,9 @@ impl Next {
     pub fn run(&self, call: ToolCall) -> NextFuture {
         match &self.rest {
             Rest::Chain(place) if place.open.load(Ordering::Acquire) => {
+                if let Err(reached) = place.limits.check().and_then(|()| call.context().check()) {
+                    return NextFuture::failed(reached);
+                }
                 let narrowed = call.context().narrowed_from(&place.limits);
                 let runtime = call.runtime();
                 let future = place.chain.start(place.index, call);
@@ -142,7 +145,7 @@ impl Next {
 }
 
 /// The result of [`Next::run`], once awaited.
-#[must_use = "the rest of the chain runs when this is awaited"]
+#[must_use = "the rest of the chain comes to its end only when this is awaited"]
 pub struct NextFuture {
     state: State,
     place: Option<Arc<Place>>,

@@ -54,8 +54,16 @@ pub(crate) async fn apply(
 }
 
 /// Folds request intercepts: nothing from an entry is a failure, and `break_chain` ends the fold.
-pub(crate) async fn fold(entries: &[Arc<Entry>], name: &Arc<str>, mut payload: Payload) -> Result<Payload> {
+///
+/// `may_go_on` is asked before each entry.
+pub(crate) async fn fold(
+    entries: &[Arc<Entry>],
+    name: &Arc<str>,
+    mut payload: Payload,
+    may_go_on: impl Fn() -> Result<()>,
+) -> Result<Payload> {
     for entry in entries {
+        may_go_on()?;
         let returned = apply(entry, &Subject::Call(name), payload, &None).await?;
         payload = returned.ok_or_else(|| {
             Error::invalid_return(

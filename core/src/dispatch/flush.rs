@@ -161,7 +161,9 @@ impl Dispatcher {
     /// Gives a barrier that has passed the sanitizers to every lane that has work.
     pub(super) fn spread(&self, barrier: &Arc<Barrier>) {
         let lanes: Vec<_> = self.lanes.lock().iter().cloned().collect();
-        for lane in lanes.iter().filter(|lane| !lane.is_idle()) {
+        // A subscriber that overran gets nothing more until it comes back; waiting for it would be in vain.
+        let overran = |lane: &Lane| lane.subscriber().is_some_and(|one| one.is_overrun());
+        for lane in lanes.iter().filter(|lane| !lane.is_idle() && !overran(lane)) {
             lane.push(Item::Barrier(barrier.clone()));
         }
     }
@@ -172,12 +174,18 @@ impl Dispatcher {
         self.clone().flush_start()?.wait(timeout).await
     }
 
+    /// Refuses what would wait for itself: a flush from inside a sanitizer or subscriber.
+    pub(crate) fn check_outside(&self) -> Result<()> {
+        if echo_depth() == 0 {
+            return Ok(());
+        }
+        let text = "a sanitizer or subscriber cannot flush: it would wait for itself";
+        Err(Error::new(ErrorKind::WouldDeadlock, text))
+    }
+
     /// Sets the point that a flush waits for.
     pub(crate) fn flush_start(self: Arc<Self>) -> Result<Flush> {
-        if echo_depth() > 0 {
-            let text = "a sanitizer or subscriber cannot flush: it would wait for itself";
-            return Err(Error::new(ErrorKind::WouldDeadlock, text));
-        }
+        self.check_outside()?;
         let (sender, passed) = oneshot::channel();
         let barrier = Arc::new(Barrier(Mutex::new(Some(sender))));
         if self.sanitizing.is_idle() {
@@ -200,6 +208,9 @@ pub(crate) struct Flush {
 
 impl Flush {
     pub(crate) async fn wait(self, timeout: Option<Duration>) -> Result<usize> {
+        if self.dispatcher.stopped.load(Ordering::Acquire) {
+            return Ok(self.dispatcher.counts().pending);
+        }
         let Some(timeout) = timeout else {
             // The sender is dropped only together with the dispatcher.
             let _ = self.passed.await;

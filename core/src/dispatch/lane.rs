@@ -48,6 +48,8 @@ struct State {
     busy: Option<Busy>,
     /// Grows when what is under way has been given up, so that its late end is ignored.
     epoch: u64,
+    /// Whether the subscriber got events since it was last told to write out.
+    unwritten: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,16 @@ enum Phase {
     /// Woken while running.
     Notified,
     Waiting,
+}
+
+/// What a lane has found to do.
+enum Turn {
+    /// Poll this.
+    Poll(Op),
+    /// One item is done.
+    Done,
+    /// The lane is idle, or belongs elsewhere now.
+    Leave,
 }
 
 /// One item under way.
@@ -89,6 +101,26 @@ impl Runnable {
     }
 }
 
+impl State {
+    /// Notes what is under way, for the watch.
+    fn note(&mut self, item: &Item, here: &Place) {
+        let what = match item {
+            Item::Sanitize(queued) => Some(queued.clone()),
+            Item::Deliver(..) => None,
+            Item::Pass(_) | Item::Barrier(_) => return,
+        };
+        self.unwritten |= what.is_none();
+        self.busy = Some(Busy {
+            since: Instant::now(),
+            place: here.clone(),
+            what,
+            epoch: self.epoch,
+            waiting: false,
+            scheduled: false,
+        });
+    }
+}
+
 impl Lane {
     pub(super) fn new(dispatcher: Weak<Dispatcher>, work: Work) -> Arc<Self> {
         let state = State {
@@ -97,6 +129,7 @@ impl Lane {
             op: None,
             busy: None,
             epoch: 0,
+            unwritten: false,
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -161,10 +194,12 @@ impl Lane {
             state.epoch
         };
         for _ in 0..BUDGET {
-            let Some(op) = self.take_op(here, &dispatcher) else {
-                return;
+            let goes_on = match self.turn(here, &dispatcher) {
+                Turn::Poll(op) => self.poll_op(op, epoch),
+                Turn::Done => true,
+                Turn::Leave => false,
             };
-            if !self.poll_op(op, epoch) {
+            if !goes_on {
                 return;
             }
             dispatcher.report_drops();
@@ -181,57 +216,48 @@ impl Lane {
         self.schedule_at(Some(next.unwrap_or(Place::Any)));
     }
 
-    /// Takes what is to be polled next; nothing if the lane has gone idle or moved elsewhere.
-    fn take_op(self: &Arc<Self>, here: &Place, dispatcher: &Arc<Dispatcher>) -> Option<Op> {
-        loop {
-            let item = {
-                let mut state = self.state.lock();
-                let front = state
-                    .op
-                    .as_ref()
-                    .map(|op| op.place.clone())
-                    .or_else(|| state.queue.front().map(Item::place));
-                let Some(place) = front else {
-                    state.phase = Phase::Idle;
+    /// Does one item, or finds what is to be polled.
+    fn turn(self: &Arc<Self>, here: &Place, dispatcher: &Arc<Dispatcher>) -> Turn {
+        let item = {
+            let mut state = self.state.lock();
+            let front = state.op.as_ref().map(|op| op.place.clone());
+            let Some(place) = front.or_else(|| state.queue.front().map(Item::place)) else {
+                if std::mem::take(&mut state.unwritten) {
+                    // Not idle before it is written out: a flush would not wait for an idle lane.
                     drop(state);
-                    if let Some(subscriber) = self.subscriber() {
-                        subscriber.flush();
-                    }
-                    return None;
-                };
-                if !here.serves(&place) {
-                    state.phase = Phase::Scheduled;
-                    drop(state);
-                    self.schedule_at(Some(place));
-                    return None;
+                    self.write_out();
+                    return Turn::Done;
                 }
-                if let Some(op) = state.op.take() {
-                    return Some(op);
-                }
-                let item = state.queue.pop_front()?;
-                if matches!(item, Item::Sanitize(_) | Item::Deliver(..)) {
-                    let what = if let Item::Sanitize(queued) = &item {
-                        Some(queued.clone())
-                    } else {
-                        None
-                    };
-                    let (since, epoch) = (Instant::now(), state.epoch);
-                    let place = here.clone();
-                    state.busy = Some(Busy {
-                        since,
-                        place,
-                        what,
-                        epoch,
-                        waiting: false,
-                        scheduled: false,
-                    });
-                }
-                item
+                state.phase = Phase::Idle;
+                return Turn::Leave;
             };
-            if let Some(op) = self.begin(item, here, dispatcher) {
-                return Some(op);
+            if !here.serves(&place) {
+                state.phase = Phase::Scheduled;
+                drop(state);
+                self.schedule_at(Some(place));
+                return Turn::Leave;
             }
-            self.state.lock().busy = None;
+            if let Some(op) = state.op.take() {
+                return Turn::Poll(op);
+            }
+            let Some(item) = state.queue.pop_front() else {
+                return Turn::Done;
+            };
+            state.note(&item, here);
+            item
+        };
+        // Dropping what was delivered may run code of the program's, so that it can panic outside its callback.
+        let begun = catch(|| Ok(self.begin(item, here, dispatcher)));
+        if let Ok(Some(op)) = begun {
+            return Turn::Poll(op);
+        }
+        self.state.lock().busy = None;
+        Turn::Done
+    }
+
+    fn write_out(&self) {
+        if let Some(subscriber) = self.subscriber() {
+            subscriber.flush();
         }
     }
 
@@ -239,10 +265,9 @@ impl Lane {
     fn begin(self: &Arc<Self>, item: Item, here: &Place, dispatcher: &Arc<Dispatcher>) -> Option<Op> {
         match item {
             Item::Barrier(barrier) => {
-                if let Some(subscriber) = self.subscriber() {
-                    subscriber.flush();
-                } else {
-                    dispatcher.spread(&barrier);
+                match &self.work {
+                    Work::Sanitize => dispatcher.spread(&barrier),
+                    Work::Deliver(_) => self.write_out(),
                 }
                 None
             }
@@ -277,7 +302,7 @@ impl Lane {
                         });
                     }
                 }
-                self.end_overrun(&subscriber);
+                subscriber.come_back();
                 None
             }
         }
@@ -287,9 +312,10 @@ impl Lane {
     fn poll_op(self: &Arc<Self>, mut op: Op, epoch: u64) -> bool {
         let waker = Waker::from(self.clone());
         loop {
-            let polled = within(op.echo, || {
-                op.future.as_mut().poll(&mut Context::from_waker(&waker))
-            });
+            let mut cx = Context::from_waker(&waker);
+            let polled = within(op.echo, || catch(|| Ok(op.future.as_mut().poll(&mut cx))));
+            // What panics outside a callback is a drop; there is nothing left to wait for.
+            let polled = polled.unwrap_or(Poll::Ready(()));
             let mut state = self.state.lock();
             if state.epoch != epoch {
                 // Given up meanwhile: somebody else has gone on from here.
@@ -303,7 +329,7 @@ impl Lane {
                     state.phase = Phase::Running;
                     drop(state);
                     if let Some(subscriber) = self.subscriber() {
-                        self.end_overrun(&subscriber);
+                        subscriber.come_back();
                     }
                     return true;
                 }
@@ -314,12 +340,6 @@ impl Lane {
                     return false;
                 }
             }
-        }
-    }
-
-    fn end_overrun(&self, subscriber: &Arc<Subscriber>) {
-        if subscriber.is_overrun() {
-            subscriber.set_overrun(false);
         }
     }
 

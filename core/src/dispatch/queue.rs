@@ -12,11 +12,11 @@ use crate::event::{CallEvent, Event, EventKind};
 use crate::family::Family;
 use crate::registrations::Snapshot;
 use crate::scope::Scope;
-use crate::value::{Payload, weight};
+use crate::value::{Payload, too_deep, weight};
 
 /// Why an event has no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
+pub(crate) enum Absent {
     /// A sanitizer failed or hung.
     Withheld,
     /// A sanitizer returned nothing.
@@ -29,7 +29,7 @@ pub enum Absent {
 
 impl Absent {
     /// Returns the word that `callweir.payload` shows.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Withheld => "withheld",
             Self::Omitted => "omitted",
@@ -41,7 +41,7 @@ impl Absent {
 
 /// The copy of a payload that observers see.
 #[derive(Clone, Debug)]
-pub enum PayloadCopy {
+pub(crate) enum PayloadCopy {
     /// The copy.
     Json(Arc<Value>),
     /// Nothing, why, and the path of an offending value.
@@ -52,7 +52,10 @@ impl PayloadCopy {
     /// Copies a payload as it is now.
     pub(crate) fn of(payload: &Payload) -> Self {
         match payload.to_json() {
-            Ok(value) => Self::Json(value),
+            Ok(value) => match too_deep(&value) {
+                None => Self::Json(value),
+                path => Self::Absent(Absent::NotJson, path),
+            },
             Err(error) if error.kind() == Some(ErrorKind::NotJson) => {
                 Self::Absent(Absent::NotJson, error.field("path").map(str::to_owned))
             }
@@ -146,10 +149,12 @@ impl Draft {
     }
 
     pub(super) fn drop_payload(&mut self) {
+        if self.payload.is_some() || !self.event.data.is_null() {
+            self.payload = Some(PayloadCopy::Absent(Absent::Dropped, None));
+        }
         self.event.data = Value::Null;
         self.event.metadata = Value::Null;
         self.event.category_profile = Value::Null;
-        self.payload = Some(PayloadCopy::Absent(Absent::Dropped, None));
     }
 }
 
@@ -262,8 +267,7 @@ impl Delivery {
         }
     }
 
-    pub(super) fn call(event: CallEvent, origin: Origin, ticket: Ticket) -> Self {
-        let echo = super::lane::echo_depth();
+    pub(super) fn call(event: CallEvent, origin: Origin, echo: u32, ticket: Ticket) -> Self {
         Self {
             what: Delivered::Call(event),
             origin,
@@ -278,7 +282,7 @@ pub(super) enum Item {
     /// Sanitize an event, then deliver it.
     Sanitize(Arc<Queued>),
     /// Deliver an event that had to wait its turn behind others.
-    Pass(Queued),
+    Pass(Box<Queued>),
     /// Give an event to the lane's subscriber.
     Deliver(Arc<Subscriber>, Arc<Delivery>),
     /// Let go of this: a flush waits for the last holder.

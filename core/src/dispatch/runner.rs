@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -11,7 +10,7 @@ use super::{DispatchHost, HostLoop};
 
 /// Where a lane's next step runs.
 #[derive(Clone)]
-pub enum Place {
+pub(crate) enum Place {
     /// Wherever the lane happens to be.
     Any,
     /// On the core's thread.
@@ -26,10 +25,11 @@ impl Place {
     /// Says whether a step for `wanted` may run here.
     pub(super) fn serves(&self, wanted: &Place) -> bool {
         match (self, wanted) {
-            (_, Self::Any) | (Self::Core | Self::Any, Self::Core) => true,
+            (_, Self::Any) | (Self::Core | Self::Any, Self::Core) | (Self::HostThread, Self::HostThread) => {
+                true
+            }
             // A loop that has closed is served by the thread that can still run its callbacks.
             (Self::HostThread, Self::Loop(wanted)) => wanted.is_closed(),
-            (Self::HostThread, Self::HostThread) => true,
             (Self::Loop(here), Self::Loop(wanted)) => here.id() == wanted.id(),
             _ => false,
         }
@@ -144,15 +144,18 @@ impl Runner {
         }
     }
 
-    /// Lets the thread end, and waits for it at most this long.
-    pub(super) fn stop(&self, patience: Duration) {
+    /// Lets the thread end.
+    pub(super) fn stop(&self) {
         let mut inbox = self.inbox.lock();
         inbox.stopped = true;
-        inbox.lanes.clear();
+        let waiting = std::mem::take(&mut inbox.lanes);
         self.changed.notify_all();
-        if !patience.is_zero() && inbox.running {
-            self.changed
-                .wait_while_for(&mut inbox, |inbox| inbox.running, patience);
-        }
+        drop(inbox);
+        // Lanes hold callbacks, whose drop may come back here.
+        drop(waiting);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.inbox.lock().running
     }
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use super::lane::Lane;
 use super::queue::{Delivered, Delivery};
 use super::{Dispatcher, Origin};
-use crate::chain::{Home, Level, Observe, Step};
+use crate::chain::{Home, Level, Observe, Step, catch};
 use crate::event::CallEvent;
 
 /// Receives typed records of registry calls.
@@ -23,7 +23,7 @@ pub trait ObserveCalls: Send + Sync + 'static {
 }
 
 /// One registered subscriber.
-pub struct Subscriber {
+pub(crate) struct Subscriber {
     name: Arc<str>,
     level: Level,
     target: Target,
@@ -90,6 +90,13 @@ impl Subscriber {
         self.overrun.store(overrun, Ordering::Release);
     }
 
+    /// Ends the overrun of a subscriber whose callback has come back.
+    pub(super) fn come_back(&self) {
+        if self.is_overrun() {
+            self.set_overrun(false);
+        }
+    }
+
     pub(super) fn receive(&self, delivery: &Delivery) -> Step<()> {
         match (&self.target, &delivery.what) {
             (Target::Events(target), Delivered::Event(event)) => target.observe(event, &delivery.origin),
@@ -103,7 +110,11 @@ impl Subscriber {
 
     pub(super) fn flush(&self) {
         if let Target::Events(target) = &self.target {
-            target.flush();
+            // A panic there concerns this subscriber alone; what it could not write is its own to count.
+            let _ = catch(|| {
+                target.flush();
+                Ok(())
+            });
         }
     }
 }

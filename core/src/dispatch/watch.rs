@@ -50,11 +50,11 @@ impl Dispatcher {
     /// Starts looking, unless somebody does already.
     pub(super) fn watch(self: &Arc<Self>) {
         if !self.watching.load(Ordering::Relaxed) && !self.watching.swap(true, Ordering::AcqRel) {
-            let watch = Watch {
+            let looker = Watch {
                 dispatcher: Arc::downgrade(self),
                 sleep: Mutex::new(None),
             };
-            Arc::new(watch).rest(self);
+            Arc::new(looker).rest(self);
         }
     }
 
@@ -78,8 +78,9 @@ impl Dispatcher {
             lane.rescue();
             return;
         }
-        let late = Instant::now().saturating_duration_since(busy.since) >= self.limits.load().callback_time;
-        if !late || busy.scheduled {
+        let overdue =
+            Instant::now().saturating_duration_since(busy.since) >= self.limits.load().callback_time;
+        if !overdue || busy.scheduled {
             return;
         }
         // Code that runs on an event loop of the host cannot be left behind: the loop itself is stuck.

@@ -128,9 +128,7 @@ impl ToolRegistry {
         let runtime = self.runtime().clone();
         runtime.check_open()?;
         let limits = request.context.limits();
-        if let Some(reached) = limits.reached() {
-            return Err(reached);
-        }
+        limits.check()?;
         let entry = match self.lookup(&request.name) {
             Ok(entry) => entry,
             Err(refusal) => {
@@ -172,11 +170,10 @@ impl ToolRegistry {
             &options,
         );
         self.mark_refusal(&scope, &request.context, &refusal);
-        let arguments = match request.arguments.into_payload() {
-            Ok(payload) => payload,
-            // A refused call's arguments are for the hooks to look at; broken text changes nothing about it.
-            Err(_) => Payload::from(Value::Null),
-        };
+        // The arguments are for the hooks to look at: the caller's own are not changed, and what cannot be read or
+        // copied changes nothing about the refusal.
+        let given = request.arguments.into_payload().and_then(|given| given.isolate());
+        let arguments = given.unwrap_or_else(|_| Payload::from(Value::Null));
         let call = ToolCall::build(request.name, arguments, request.context, None, Some(scope));
         for middleware in self.middleware() {
             catch(|| Ok(middleware.on_refused(&call, &refusal)))?
@@ -208,7 +205,7 @@ impl ToolRegistry {
             let record = ToolCallCompleted::refused(scope, context.caller_id().cloned(), kind);
             self.runtime()
                 .dispatcher()
-                .emit_call(&snapshot, CallEvent::Completed(record));
+                .emit_call(&snapshot, CallEvent::Completed(record), false);
         }
     }
 }

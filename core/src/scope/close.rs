@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{Children, CloseOptions, Role, Scope, ScopeInner};
 use crate::dispatch::Draft;
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{EventKind, Outcome, free_metadata};
 
 impl ScopeInner {
@@ -55,6 +56,13 @@ impl Scope {
         }
         self.abandon_inside();
         self.end_opened(options);
+    }
+
+    /// Ends the scope of a call that never started, without an event of its own.
+    pub(crate) fn discard(&self) {
+        self.abandon_inside();
+        self.end();
+        self.runtime().registrations().release(self);
     }
 
     /// Ends the scopes that are open inside this one, innermost first.
@@ -119,7 +127,7 @@ pub(crate) fn own_metadata(
 
 /// Closes its scope when it goes out of sight: succeeded, or failed while the thread panics.
 ///
-/// The scope is current inside [`ScopeGuard::run`] and [`ScopeGuard::run_sync`].
+/// The scope is current inside [`ScopeGuard::run`] and [`ScopeGuard::run_sync`], which close it by the result.
 #[derive(Debug)]
 pub struct ScopeGuard(Option<Scope>);
 
@@ -132,6 +140,52 @@ impl ScopeGuard {
     pub fn close(mut self, options: CloseOptions) {
         if let Some(scope) = self.0.take() {
             scope.close(options);
+        }
+    }
+
+    /// Runs `future` with the scope as the current one, then closes it by the result, which is returned as it is.
+    ///
+    /// Dropping the returned future closes the scope as cancelled.
+    pub async fn run<T>(self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut unfinished = Unfinished(self);
+        let result = unfinished.0.within(future).await;
+        unfinished.end(result.as_ref().err());
+        result
+    }
+
+    /// Runs `body` with the scope as the current one, then closes it by the result, which is returned as it is.
+    pub fn run_sync<T>(self, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let result = self.within_sync(body);
+        Unfinished(self).end(result.as_ref().err());
+        result
+    }
+}
+
+/// A guard whose future has not come to its end.
+struct Unfinished(ScopeGuard);
+
+impl Unfinished {
+    fn end(&mut self, error: Option<&Error>) {
+        if let Some(scope) = self.0.0.take() {
+            scope.close(CloseOptions {
+                outcome: error.map(Outcome::of),
+                error_type: error.and_then(Error::type_name),
+                ..CloseOptions::default()
+            });
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // A panic is told by the guard itself.
+        if !std::thread::panicking()
+            && let Some(scope) = self.0.0.take()
+        {
+            scope.close(CloseOptions {
+                outcome: Some(Outcome::Cancelled),
+                ..CloseOptions::default()
+            });
         }
     }
 }
@@ -153,7 +207,7 @@ impl Drop for ScopeGuard {
         if let Some(scope) = self.0.take() {
             let panicking = std::thread::panicking();
             scope.close(CloseOptions {
-                error_type: panicking.then(|| "panic".to_owned()),
+                error_type: panicking.then(|| ErrorKind::Internal.code().to_owned()),
                 ..CloseOptions::default()
             });
         }
