@@ -1,3 +1,4 @@
 //! What the tests, demos and benchmarks across the doors of Callweir share.
 
 pub mod scan;
+pub mod scenario;
