@@ -91,7 +91,7 @@ impl Invocation {
         let scope = self.scope(&runtime);
         let call = self.enter(&snapshot, &scope)?;
 
-        let asked = self.ask(&runtime, &snapshot, &scope, call);
+        let asked = ask(&runtime, &snapshot, &scope, self.registry.is_some(), call);
         let asked = limits.clone().apply(Some(&runtime), asked).await;
         let call = match asked.and_then(|call| limits.check().map(|()| call)) {
             Ok(call) => call,
@@ -150,35 +150,33 @@ impl Invocation {
             Some(scope.clone()),
         ))
     }
+}
 
-    /// Asks the guardrails, then lets the request intercepts change the arguments.
-    async fn ask(
-        &self,
-        runtime: &Runtime,
-        snapshot: &Arc<Snapshot>,
-        scope: &Scope,
-        call: ToolCall,
-    ) -> Result<ToolCall> {
-        let gates = snapshot.chain(Family::ToolConditionalExecution);
-        if !gates.is_empty() {
-            let guards = guard::Guards {
-                runtime,
-                snapshot,
-                scope,
-                typed: self.registry.is_some(),
-            };
-            guards.pass(gates, &call).await?;
-        }
-        let requests = snapshot.chain(Family::ToolRequest);
-        if requests.is_empty() {
-            return Ok(call);
-        }
-        let arguments = transform::fold(requests, &self.name, call.arguments().clone(), || {
-            call.context().check()
-        })
-        .await?;
-        Ok(call.with_arguments(arguments))
+/// Asks the guardrails, then lets the request intercepts change the arguments.
+async fn ask(
+    runtime: &Runtime,
+    snapshot: &Arc<Snapshot>,
+    scope: &Scope,
+    typed: bool,
+    call: ToolCall,
+) -> Result<ToolCall> {
+    let gates = snapshot.chain(Family::ToolConditionalExecution);
+    if !gates.is_empty() {
+        let guards = guard::Guards {
+            runtime,
+            snapshot,
+            scope,
+            typed,
+        };
+        guards.pass(gates, &call).await?;
     }
+    let requests = snapshot.chain(Family::ToolRequest);
+    if requests.is_empty() {
+        return Ok(call);
+    }
+    let may_go_on = || call.context().check();
+    let arguments = transform::fold(requests, call.name(), call.arguments().clone(), may_go_on).await?;
+    Ok(call.with_arguments(arguments))
 }
 
 async fn run(chain: &Arc<AroundChain>, call: ToolCall) -> Result<Payload> {

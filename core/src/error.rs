@@ -127,12 +127,12 @@ impl Error {
 
     /// Says that an argument is wrong, and where.
     pub fn invalid_argument(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::at(ErrorKind::InvalidArgument, path.into(), message.into())
+        Self::at(ErrorKind::InvalidArgument, path.into(), &message.into())
     }
 
     /// Says that a value cannot be written as JSON, and where.
     pub fn not_json(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::at(ErrorKind::NotJson, path.into(), message.into())
+        Self::at(ErrorKind::NotJson, path.into(), &message.into())
     }
 
     /// Says that a callback returned the wrong type.
@@ -189,7 +189,7 @@ impl Error {
         )
     }
 
-    fn at(kind: ErrorKind, path: String, message: String) -> Self {
+    fn at(kind: ErrorKind, path: String, message: &str) -> Self {
         let text = format!("{path}: {message}");
         Self::own(kind, text, vec![("path", path)])
     }

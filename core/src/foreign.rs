@@ -15,5 +15,5 @@ use crate::registry::ToolRegistry;
 
 /// Calls a tool as `request` describes and returns the text `{"result": ...}`.
 pub async fn dispatch_text(registry: ToolRegistry, request: DispatchRequest) -> Result<String> {
-    crate::registry::result_text(registry.dispatch_request(request).await?)
+    crate::registry::result_text(&registry.dispatch_request(request).await?)
 }

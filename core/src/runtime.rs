@@ -278,7 +278,7 @@ impl Runtime {
     /// [`ShutDown`](crate::ErrorKind::ShutDown) from now on. A second shutdown does nothing. Inside a sanitizer
     /// or subscriber it is [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), and nothing is shut down.
     pub async fn shutdown(&self, timeout: Duration) -> Result<usize> {
-        self.dispatcher().check_outside()?;
+        Dispatcher::check_outside()?;
         let deadline = self.0.timer.load().deadline(timeout);
         if self
             .0
@@ -303,6 +303,16 @@ impl Runtime {
     pub fn shutdown_blocking(&self, timeout: Duration) -> Result<usize> {
         block::check_may_block("shutdown().await")?;
         block::block_on(self.shutdown(timeout))
+    }
+
+    /// Shuts down every runtime of the process, together within `timeout`; for a host's exit.
+    pub fn shutdown_all(timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let all: Vec<_> = ALL.lock().iter().filter_map(Weak::upgrade).map(Self).collect();
+        for runtime in all {
+            // Nobody is left to hear of what was not delivered.
+            let _ = runtime.shutdown_blocking(deadline.saturating_duration_since(Instant::now()));
+        }
     }
 
     fn end_everything(&self) {

@@ -110,7 +110,9 @@ impl Drop for Handle {
         };
         self.0.changed.notify_all();
         // Who still waits is let go: nobody would wake it any more, and its waker may hold what holds the timer.
-        left.into_iter().for_each(|Reverse(due)| due.sleeper.end());
+        for Reverse(due) in left {
+            due.sleeper.end();
+        }
     }
 }
 

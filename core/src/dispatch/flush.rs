@@ -175,7 +175,7 @@ impl Dispatcher {
     }
 
     /// Refuses what would wait for itself: a flush from inside a sanitizer or subscriber.
-    pub(crate) fn check_outside(&self) -> Result<()> {
+    pub(crate) fn check_outside() -> Result<()> {
         if echo_depth() == 0 {
             return Ok(());
         }
@@ -185,7 +185,7 @@ impl Dispatcher {
 
     /// Sets the point that a flush waits for.
     pub(crate) fn flush_start(self: Arc<Self>) -> Result<Flush> {
-        self.check_outside()?;
+        Self::check_outside()?;
         let (sender, passed) = oneshot::channel();
         let barrier = Arc::new(Barrier(Mutex::new(Some(sender))));
         if self.sanitizing.is_idle() {

@@ -14,12 +14,15 @@ use crate::event::{CallEvent, Event, EventKind, ScopeType, ToolCallCompleted};
 use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::{Payload, parse_json};
 
+/// What makes a payload of parsed JSON text.
+pub type Wrap = Box<dyn FnOnce(Value) -> Result<Payload> + Send>;
+
 /// The arguments of a dispatched call.
 pub enum Arguments {
     /// A value.
     Value(Payload),
     /// JSON text, and what makes a payload of the parsed value.
-    Text(String, fn(Value) -> Result<Payload>),
+    Text(String, Wrap),
 }
 
 impl From<Value> for Arguments {
@@ -36,22 +39,14 @@ impl From<Payload> for Arguments {
 
 impl From<&str> for Arguments {
     fn from(text: &str) -> Self {
-        Self::Text(text.to_owned(), plain)
+        Self::Text(text.to_owned(), Box::new(|value| Ok(Payload::from(value))))
     }
 }
 
 impl From<String> for Arguments {
     fn from(text: String) -> Self {
-        Self::Text(text, plain)
+        Self::Text(text, Box::new(|value| Ok(Payload::from(value))))
     }
-}
-
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "doors refuse text that their language cannot hold"
-)]
-fn plain(value: Value) -> Result<Payload> {
-    Ok(Payload::from(value))
 }
 
 impl Arguments {
@@ -120,7 +115,7 @@ impl ToolRegistry {
         context: ToolContext,
     ) -> Result<String> {
         let result = self.dispatch(name, arguments, context).await?;
-        result_text(result)
+        result_text(&result)
     }
 
     /// Calls a tool as `request` describes.
@@ -211,7 +206,7 @@ impl ToolRegistry {
 }
 
 /// Returns the text `{"result": ...}`.
-pub(crate) fn result_text(result: Payload) -> Result<String> {
+pub(crate) fn result_text(result: &Payload) -> Result<String> {
     let json = result.to_json().map_err(|error| {
         let path = error.field("path").unwrap_or("$").replacen('$', "$.result", 1);
         Error::not_json(path, "the result is not JSON")
