@@ -52,6 +52,21 @@ macro_rules! error_kinds {
 }
 crate::for_each_error!(error_kinds);
 
+impl ErrorKind {
+    /// Returns the text of an error with these fields; every door shows the same.
+    pub fn describe(self, fields: &[(&'static str, String)]) -> String {
+        let of = |name: &str| fields.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
+        match self {
+            Self::ToolCallDenied => format!("{} was denied: {}", of("tool"), of("reason")),
+            Self::CallRejected => format!("{} was rejected by guardrail '{}': {}", of("name"), of("by"), of("reason")),
+            Self::ToolNotFound => format!("Tool '{}' was not found.", of("tool")),
+            Self::ToolNotPermitted => format!("Tool '{}' is not permitted here.", of("tool")),
+            Self::Denied => of("reason").to_owned(),
+            other => other.doc().to_owned(),
+        }
+    }
+}
+
 /// A failure that belongs to the host language: a Python exception, a thrown JavaScript value, a Rust error.
 ///
 /// It travels through the chain by reference, so that the caller gets the very object that was raised.
@@ -116,13 +131,7 @@ impl Error {
 
     /// Refuses a tool call, for a reason that the model may read.
     pub fn denied(tool: impl Into<String>, reason: impl Into<String>) -> Self {
-        let (tool, reason) = (tool.into(), reason.into());
-        let message = format!("{tool} was denied: {reason}");
-        Self::own(
-            ErrorKind::ToolCallDenied,
-            message,
-            vec![("tool", tool), ("reason", reason)],
-        )
+        Self::described(ErrorKind::ToolCallDenied, vec![("tool", tool.into()), ("reason", reason.into())])
     }
 
     /// Says that an argument is wrong, and where.
@@ -143,27 +152,21 @@ impl Error {
     }
 
     pub(crate) fn rejected(name: &str, reason: &str, by: &str) -> Self {
-        let message = format!("{name} was rejected by guardrail '{by}': {reason}");
-        let fields = vec![
-            ("name", name.to_owned()),
-            ("reason", reason.to_owned()),
-            ("by", by.to_owned()),
-        ];
-        Self::own(ErrorKind::CallRejected, message, fields)
+        let fields = vec![("name", name.to_owned()), ("reason", reason.to_owned()), ("by", by.to_owned())];
+        Self::described(ErrorKind::CallRejected, fields)
     }
 
     pub(crate) fn tool_not_found(tool: &str) -> Self {
-        let message = format!("Tool '{tool}' was not found.");
-        Self::own(ErrorKind::ToolNotFound, message, vec![("tool", tool.to_owned())])
+        Self::described(ErrorKind::ToolNotFound, vec![("tool", tool.to_owned())])
     }
 
     pub(crate) fn tool_not_permitted(tool: &str) -> Self {
-        let message = format!("Tool '{tool}' is not permitted here.");
-        Self::own(
-            ErrorKind::ToolNotPermitted,
-            message,
-            vec![("tool", tool.to_owned())],
-        )
+        Self::described(ErrorKind::ToolNotPermitted, vec![("tool", tool.to_owned())])
+    }
+
+    /// Makes an error whose text is the kind's own.
+    fn described(kind: ErrorKind, fields: Vec<(&'static str, String)>) -> Self {
+        Self::own(kind, kind.describe(&fields), fields)
     }
 
     pub(crate) fn already_exists(what: &str, name: &str) -> Self {
