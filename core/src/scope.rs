@@ -146,7 +146,7 @@ impl Scope {
     }
 
     /// Runs a future with this scope as the current one.
-    pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+    pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         CURRENT.scope(self.clone(), future)
     }
 

@@ -146,11 +146,14 @@ impl ScopeGuard {
     /// Runs `future` with the scope as the current one, then closes it by the result, which is returned as it is.
     ///
     /// Dropping the returned future closes the scope as cancelled.
-    pub async fn run<T>(self, future: impl Future<Output = Result<T>>) -> Result<T> {
+    pub fn run<T>(self, future: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+        // Made here, not when first polled: a future that nobody polls is dropped unfinished too.
         let mut unfinished = Unfinished(self);
-        let result = unfinished.0.within(future).await;
-        unfinished.end(result.as_ref().err());
-        result
+        async move {
+            let result = unfinished.0.within(future).await;
+            unfinished.end(result.as_ref().err());
+            result
+        }
     }
 
     /// Runs `body` with the scope as the current one, then closes it by the result, which is returned as it is.
