@@ -98,7 +98,7 @@ impl Frame {
             Op::Sleep(ms) => self.world.runtime.timer().after(Duration::from_millis(ms)).await,
             Op::Fire(token) => self.world.token(&token).cancel(),
             // The future of a call is not `Send`, so a callback drives it to its end in place.
-            Op::Step(step) => callweir::block_on(self.world.clone().nested(step, self.queued))?,
+            Op::Step(step) => self.world.clone().nested(step, self.queued).await?,
         }
         Ok(None)
     }

@@ -1,9 +1,9 @@
 //! Steps: what a scenario does with the runtime, one after another.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callweir::foreign::BoxFuture;
 use callweir::{
     CloseOptions, EndOptions, Family, Invocation, ManualCall, ManualOptions, Mark, Outcome, Payload,
     Propagation, RegisterOptions, Registrable, Registration, Result, Scope, ScopeOptions, ScopeType,
@@ -23,16 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 impl World {
     /// Runs a step of the scenario; only a step with a label may fail.
-    pub(super) fn step(self: Arc<Self>, step: Step) -> Pin<Box<dyn Future<Output = Result<()>>>> {
+    pub(super) fn step(self: Arc<Self>, step: Step) -> BoxFuture<Result<()>> {
         self.nested(step, false)
     }
 
     /// Runs a step from the top, or from a callback.
-    pub(super) fn nested(
-        self: Arc<Self>,
-        step: Step,
-        queued: bool,
-    ) -> Pin<Box<dyn Future<Output = Result<()>>>> {
+    pub(super) fn nested(self: Arc<Self>, step: Step, queued: bool) -> BoxFuture<Result<()>> {
         Box::pin(async move {
             let Step {
                 label,

@@ -98,9 +98,9 @@ impl World {
     pub(super) fn log(&self, entry: Value, queued: bool) {
         let mut lists = locked(&self.lists);
         if queued {
-            lists.queued.push(entry)
+            lists.queued.push(entry);
         } else {
-            lists.log.push(entry)
+            lists.log.push(entry);
         }
     }
 
