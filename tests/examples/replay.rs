@@ -406,22 +406,20 @@ fn check_counts(
         &succeeded,
         &audit.counts().values().sum(),
     );
-    let big = runs
-        .iter()
-        .flat_map(Recorded::pairs)
-        .filter(|pair| is_big_certificate(pair))
-        .count();
-    checks.equal("the guardrail rejected the big certificates", &big, &rejected);
-    checks.check("there was something to reject", big > 0);
-    checks.equal(
-        "the guardrail was asked about every call",
-        &asked,
-        &of("guardrail start"),
-    );
+    check_rejections(checks, runs, rejected);
+    let judged = of("guardrail start");
+    checks.equal("the guardrail was asked about every call", &asked, &judged);
     checks.equal("every run has its scope", &runs.len(), &of("agent succeeded"));
     let lines = 2 * (asked + succeeded + runs.len()) + rejected;
     checks.equal("nothing else is in the file", &lines, &text.lines().count());
     Ok(())
+}
+
+fn check_rejections(checks: &mut Checks, runs: &[Recorded], rejected: usize) {
+    let calls = runs.iter().flat_map(Recorded::pairs);
+    let big = calls.filter(is_big_certificate).count();
+    checks.equal("the guardrail rejected the big certificates", &big, &rejected);
+    checks.check("there was something to reject", big > 0);
 }
 
 fn is_big_certificate(pair: &Pair<'_>) -> bool {

@@ -123,6 +123,19 @@ impl World {
                 .runtime
                 .unsubscribe(&name, self.maybe_scope(scope)?.as_ref())
                 .into()),
+            Action::Fire { token } => {
+                self.token(&token).cancel();
+                Ok(Value::Null)
+            }
+            Action::Propagate { scope, r#as } => self.propagate(&scope, r#as),
+            Action::Attach { r#as, from, value } => self.attach(r#as, from, value),
+            Action::Counts {} => Ok(json!({ "failures": self.runtime.counts().failures })),
+            other => self.act_on_scope(other),
+        }
+    }
+
+    fn act_on_scope(self: &Arc<Self>, action: Action) -> Result<Value> {
+        match action {
             Action::Open(opened) => self.open(opened),
             Action::Close {
                 scope,
@@ -167,13 +180,6 @@ impl World {
                 })
                 .map(|()| Value::Null)
             }
-            Action::Fire { token } => {
-                self.token(&token).cancel();
-                Ok(Value::Null)
-            }
-            Action::Propagate { scope, r#as } => self.propagate(&scope, r#as),
-            Action::Attach { r#as, from, value } => self.attach(r#as, from, value),
-            Action::Counts {} => Ok(json!({ "failures": self.runtime.counts().failures })),
             other => self.act_on_registry(other),
         }
     }
