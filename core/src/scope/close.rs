@@ -55,6 +55,8 @@ impl Scope {
             return;
         }
         self.abandon_inside();
+        // Those inside need no such search: they were taken from their places together.
+        self.untrack();
         self.end_opened(options);
     }
 
@@ -87,7 +89,6 @@ impl Scope {
         if !self.end() {
             return;
         }
-        self.untrack();
         let runtime = self.runtime().clone();
         let snapshot = runtime.registrations().snapshot(Some(self));
         if snapshot.is_observed() {
