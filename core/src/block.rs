@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,13 +19,11 @@ impl Wake for Unpark {
 
 /// Says whether this thread may wait for others; `instead` names what to use where it may not.
 pub(crate) fn check_may_block(instead: &str) -> Result<()> {
-    match Handle::try_current() {
-        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::CurrentThread => {
-            let text = format!("blocking here would stop the event loop; use `{instead}`");
-            Err(Error::new(ErrorKind::WouldDeadlock, text))
-        }
-        Ok(_) | Err(_) => Ok(()),
+    if Handle::try_current().is_err() {
+        return Ok(());
     }
+    let text = format!("blocking here would stop the event loop; use `{instead}`");
+    Err(Error::new(ErrorKind::WouldDeadlock, text))
 }
 
 /// Runs a future to its end on this thread.

@@ -55,10 +55,20 @@ crate::for_each_error!(error_kinds);
 impl ErrorKind {
     /// Returns the text of an error with these fields; every door shows the same.
     pub fn describe(self, fields: &[(&'static str, String)]) -> String {
-        let of = |name: &str| fields.iter().find(|(field, _)| *field == name).map_or("", |(_, value)| value.as_str());
+        let of = |name: &str| {
+            fields
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map_or("", |(_, value)| value.as_str())
+        };
         match self {
             Self::ToolCallDenied => format!("{} was denied: {}", of("tool"), of("reason")),
-            Self::CallRejected => format!("{} was rejected by guardrail '{}': {}", of("name"), of("by"), of("reason")),
+            Self::CallRejected => format!(
+                "{} was rejected by guardrail '{}': {}",
+                of("name"),
+                of("by"),
+                of("reason")
+            ),
             Self::ToolNotFound => format!("Tool '{}' was not found.", of("tool")),
             Self::ToolNotPermitted => format!("Tool '{}' is not permitted here.", of("tool")),
             Self::Denied => of("reason").to_owned(),
@@ -131,7 +141,10 @@ impl Error {
 
     /// Refuses a tool call, for a reason that the model may read.
     pub fn denied(tool: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::described(ErrorKind::ToolCallDenied, vec![("tool", tool.into()), ("reason", reason.into())])
+        Self::described(
+            ErrorKind::ToolCallDenied,
+            vec![("tool", tool.into()), ("reason", reason.into())],
+        )
     }
 
     /// Says that an argument is wrong, and where.
@@ -152,7 +165,11 @@ impl Error {
     }
 
     pub(crate) fn rejected(name: &str, reason: &str, by: &str) -> Self {
-        let fields = vec![("name", name.to_owned()), ("reason", reason.to_owned()), ("by", by.to_owned())];
+        let fields = vec![
+            ("name", name.to_owned()),
+            ("reason", reason.to_owned()),
+            ("by", by.to_owned()),
+        ];
         Self::described(ErrorKind::CallRejected, fields)
     }
 

@@ -265,8 +265,8 @@ impl Runtime {
 
     /// Blocks this thread until everything emitted before now is delivered; see [`Runtime::flush`].
     ///
-    /// On the thread of a current-thread tokio runtime it is
-    /// [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): asynchronous subscribers may need that thread.
+    /// Inside a tokio runtime it is [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock): asynchronous subscribers may
+    /// need the thread.
     pub fn flush_blocking(&self, timeout: Option<Duration>) -> Result<usize> {
         block::check_may_block("flush().await")?;
         block::block_on(self.dispatcher().flush(timeout))

@@ -5,9 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use callweir::{
-    EndOptions, Error, ErrorKind, Family, Handler, HostFailure, Invocation, ManualCall, ManualOptions, Mark, Next,
-    Options, Outcome, Payload, Runtime, Scope, ScopeOptions, ScopeType, ToolCall, ToolContext, Verdict, block_on,
-    conditional_execution, parse_json, request_intercepts, work,
+    EndOptions, Error, ErrorKind, Family, Handler, HostFailure, Invocation, ManualCall, ManualOptions, Mark,
+    Next, Options, Outcome, Payload, Runtime, Scope, ScopeOptions, ScopeType, ToolCall, ToolContext, Verdict,
+    block_on, conditional_execution, parse_json, request_intercepts, work,
 };
 use common::*;
 use serde_json::{Value, json};
@@ -23,11 +23,19 @@ fn c_24_pairs_by_outcome() {
     let runtime = runtime();
     let log = record(&runtime);
     let reject = Handler::gate(|call| {
-        Ok(if &**call.name() == "no" { Verdict::reject("never") } else { Verdict::Allow })
+        Ok(if &**call.name() == "no" {
+            Verdict::reject("never")
+        } else {
+            Verdict::Allow
+        })
     });
     add(&runtime, Family::ToolConditionalExecution, "g", reject);
     let short = Handler::around(|call: ToolCall, next: Next| async move {
-        if &**call.name() == "short" { Ok(json!("made up").into()) } else { next.run(call).await }
+        if &**call.name() == "short" {
+            Ok(json!("made up").into())
+        } else {
+            next.run(call).await
+        }
     });
     add(&runtime, Family::ToolExecution, "s", short);
     let count = Count::default();
@@ -35,19 +43,37 @@ fn c_24_pairs_by_outcome() {
     let fail = Invocation::new("fails", json!({}), work(|_| async { Err(quota(1)) }));
     assert!(call(&runtime, fail).is_err());
     let rejected = call(&runtime, echo("no", json!({}), &count)).unwrap_err();
-    assert_eq!((rejected.kind(), rejected.field("by")), (Some(ErrorKind::CallRejected), Some("g")));
+    assert_eq!(
+        (rejected.kind(), rejected.field("by")),
+        (Some(ErrorKind::CallRejected), Some("g"))
+    );
     let made = call(&runtime, echo("short", json!({}), &count)).unwrap();
     assert_eq!(made.into_json().unwrap(), json!("made up"));
     assert_eq!(count.get(), 1);
     let events = flushed(&runtime, &log);
     pairs(&events);
     let ends = of_kind(&events, "tool", "end");
-    let seen: Vec<_> = ends.iter().map(|end| (end["name"].as_str().unwrap(), outcome(end))).collect();
-    assert_eq!(seen, [("yes", "succeeded"), ("fails", "failed"), ("short", "succeeded")]);
-    let short: Vec<_> = ends.iter().map(|end| &end["metadata"]["callweir.short_circuited"]).collect();
+    let seen: Vec<_> = ends
+        .iter()
+        .map(|end| (end["name"].as_str().unwrap(), outcome(end)))
+        .collect();
+    assert_eq!(
+        seen,
+        [("yes", "succeeded"), ("fails", "failed"), ("short", "succeeded")]
+    );
+    let short: Vec<_> = ends
+        .iter()
+        .map(|end| &end["metadata"]["callweir.short_circuited"])
+        .collect();
     assert_eq!(short, [&Value::Null, &Value::Null, &json!(true)]);
     let mark = marks(&events)[0];
-    assert_eq!((mark["name"].as_str(), &mark["data"]), (Some("no"), &json!({"rejected": true, "rejection_reason": "never"})));
+    assert_eq!(
+        (mark["name"].as_str(), &mark["data"]),
+        (
+            Some("no"),
+            &json!({"rejected": true, "rejection_reason": "never"})
+        )
+    );
     assert_eq!(mark["metadata"]["callweir.mark"], "rejection");
 }
 
@@ -87,7 +113,9 @@ fn fam_5_next_concurrently_runs_the_rest_each_time() {
         seen.up();
         async move { next.run(call).await }
     });
-    runtime.register(Family::ToolExecution, "inner", counting, &at(1)).unwrap();
+    runtime
+        .register(Family::ToolExecution, "inner", counting, &at(1))
+        .unwrap();
     let count = Count::default();
     let result = call(&runtime, echo("t", json!({}), &count)).unwrap();
     assert_eq!(result.into_json().unwrap(), json!([1, 2]));
@@ -107,14 +135,24 @@ fn c_72_next_after_the_call_is_expired() {
             async move { next.run(call).await }
         });
         for index in 0..depth {
-            runtime.register(Family::ToolExecution, &format!("pass{index}"), pass(), &at(index - 1)).unwrap();
+            runtime
+                .register(
+                    Family::ToolExecution,
+                    &format!("pass{index}"),
+                    pass(),
+                    &at(index - 1),
+                )
+                .unwrap();
         }
         add(&runtime, Family::ToolExecution, "keep", keep);
         let count = Count::default();
         call(&runtime, echo("t", json!({}), &count)).unwrap();
         let before = flushed(&runtime, &log).len();
         let (next, call) = kept.lock().take().unwrap();
-        assert_eq!(block_on(next.run(call)).unwrap_err().kind(), Some(ErrorKind::Expired));
+        assert_eq!(
+            block_on(next.run(call)).unwrap_err().kind(),
+            Some(ErrorKind::Expired)
+        );
         assert_eq!(count.get(), 1);
         assert_eq!(flushed(&runtime, &log).len(), before);
     }
@@ -146,10 +184,24 @@ fn c_22_who_sees_which_arguments() {
         async move { Ok(json!(null).into()) }
     });
     let arguments = Arc::new(json!({"dest": "north"}));
-    call(&runtime, Invocation::new("t", Payload::Json(arguments.clone()), tool)).unwrap();
-    assert_eq!(seen.all(), [json!(["gate", "north"]), json!(["around", "south"]), json!(["tool", "south"])]);
+    call(
+        &runtime,
+        Invocation::new("t", Payload::Json(arguments.clone()), tool),
+    )
+    .unwrap();
+    assert_eq!(
+        seen.all(),
+        [
+            json!(["gate", "north"]),
+            json!(["around", "south"]),
+            json!(["tool", "south"])
+        ]
+    );
     assert_eq!(*arguments, json!({"dest": "north"}));
-    assert_eq!(of_kind(&flushed(&runtime, &log), "tool", "start")[0]["data"], json!({"dest": "south"}));
+    assert_eq!(
+        of_kind(&flushed(&runtime, &log), "tool", "start")[0]["data"],
+        json!({"dest": "south"})
+    );
 }
 
 #[test]
@@ -162,8 +214,18 @@ fn c_45_c_55_order_and_numbers_stay() {
     for text in texts {
         let runtime = runtime();
         let log = record(&runtime);
-        add(&runtime, Family::ToolRequest, "noop", Handler::transform(|_, payload| Ok(Some(payload))));
-        add(&runtime, Family::ToolSanitizeRequest, "noop", Handler::transform(|_, payload| Ok(Some(payload))));
+        add(
+            &runtime,
+            Family::ToolRequest,
+            "noop",
+            Handler::transform(|_, payload| Ok(Some(payload))),
+        );
+        add(
+            &runtime,
+            Family::ToolSanitizeRequest,
+            "noop",
+            Handler::transform(|_, payload| Ok(Some(payload))),
+        );
         let seen = Log::default();
         let sink = seen.clone();
         let tool = work(move |call: ToolCall| {
@@ -201,7 +263,11 @@ fn pay_6_pay_2_copies_are_made_only_for_observers() {
     let copies = Count::default();
     let value: Arc<dyn callweir::foreign::HostValue> = Arc::new(Counted(copies.clone()));
     let invocation = |value: &Arc<dyn callweir::foreign::HostValue>| {
-        Invocation::new("t", Payload::Host(value.clone()), work(|call: ToolCall| async { Ok(call.into_arguments()) }))
+        Invocation::new(
+            "t",
+            Payload::Host(value.clone()),
+            work(|call: ToolCall| async { Ok(call.into_arguments()) }),
+        )
     };
     let same = |result: Payload| matches!(&result, Payload::Host(back) if Arc::ptr_eq(back, &value));
     assert!(same(call(&runtime, invocation(&value)).unwrap()));
@@ -236,7 +302,10 @@ fn pay_3_too_deep_a_value_is_not_json_for_observers_only() {
 #[test]
 fn c_16a_error_text_stays_out_of_events_unless_switched_on() {
     for error_text in [false, true] {
-        let runtime = Runtime::new(Options { error_text, ..Options::default() });
+        let runtime = Runtime::new(Options {
+            error_text,
+            ..Options::default()
+        });
         let log = record(&runtime);
         let fails = Invocation::new("t", json!({}), work(|_| async { Err(quota(7)) }));
         let error = call(&runtime, fails).unwrap_err();
@@ -327,10 +396,16 @@ fn evt_1_shape_of_a_tool_call() {
     for (event, phase) in events.iter().zip(["start", "end"]) {
         assert_eq!(event["kind"], "scope");
         assert_eq!(event["atof_version"], "0.1");
-        assert_eq!((&event["category"], &event["scope_category"]), (&json!("tool"), &json!(phase)));
+        assert_eq!(
+            (&event["category"], &event["scope_category"]),
+            (&json!("tool"), &json!(phase))
+        );
         assert_eq!(event["category_profile"], json!({"tool_call_id": "call_1"}));
         assert_eq!(event["metadata"]["run"], 7);
-        assert_eq!((&event["attributes"], &event["data_schema"]), (&json!([]), &Value::Null));
+        assert_eq!(
+            (&event["attributes"], &event["data_schema"]),
+            (&json!([]), &Value::Null)
+        );
         assert_eq!(event["uuid"].as_str().unwrap().as_bytes()[14], b'7');
         assert!(event["timestamp"].as_str().unwrap().ends_with('Z'));
         assert_eq!(event["metadata"]["error.type"], Value::Null);
@@ -345,26 +420,62 @@ fn evt_1_shape_of_a_tool_call() {
 fn c_13_6_manual_calls_end_once() {
     let runtime = runtime();
     let log = record(&runtime);
-    let options = ManualOptions { tool_call_id: Some("id".into()), ..ManualOptions::default() };
+    let options = ManualOptions {
+        tool_call_id: Some("id".into()),
+        ..ManualOptions::default()
+    };
     let handle = ManualCall::start(&runtime, "m".into(), &json!({"a": 1}).into(), options).unwrap();
     let inside = runtime
-        .open_scope("left", ScopeType::Function, Some(handle.scope().clone()), ScopeOptions::default())
+        .open_scope(
+            "left",
+            ScopeType::Function,
+            Some(handle.scope().clone()),
+            ScopeOptions::default(),
+        )
         .unwrap();
-    handle.end(EndOptions { result: Some(json!(5).into()), ..EndOptions::default() }).unwrap();
+    handle
+        .end(EndOptions {
+            result: Some(json!(5).into()),
+            ..EndOptions::default()
+        })
+        .unwrap();
     assert!(!inside.is_open());
     for _ in 0..2 {
         let again = handle.end(EndOptions::default()).unwrap_err();
         assert_eq!(again.kind(), Some(ErrorKind::AlreadyEnded));
     }
     let fails = ManualCall::start(&runtime, "f".into(), &json!({}).into(), ManualOptions::default()).unwrap();
-    fails.end(EndOptions { error: Some(quota(1)), ..EndOptions::default() }).unwrap();
+    fails
+        .end(EndOptions {
+            error: Some(quota(1)),
+            ..EndOptions::default()
+        })
+        .unwrap();
     let told = ManualCall::start(&runtime, "o".into(), &json!({}).into(), ManualOptions::default()).unwrap();
-    told.end(EndOptions { outcome: Some(Outcome::Cancelled), ..EndOptions::default() }).unwrap();
+    told.end(EndOptions {
+        outcome: Some(Outcome::Cancelled),
+        ..EndOptions::default()
+    })
+    .unwrap();
     let events = flushed(&runtime, &log);
     assert_eq!(pairs(&events), 4);
-    let ends: Vec<_> = events.iter().filter(|event| event["scope_category"] == "end").collect();
-    let seen: Vec<_> = ends.iter().map(|end| (end["name"].as_str().unwrap(), outcome(end))).collect();
-    assert_eq!(seen, [("left", "abandoned"), ("m", "succeeded"), ("f", "failed"), ("o", "cancelled")]);
+    let ends: Vec<_> = events
+        .iter()
+        .filter(|event| event["scope_category"] == "end")
+        .collect();
+    let seen: Vec<_> = ends
+        .iter()
+        .map(|end| (end["name"].as_str().unwrap(), outcome(end)))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("left", "abandoned"),
+            ("m", "succeeded"),
+            ("f", "failed"),
+            ("o", "cancelled")
+        ]
+    );
     assert_eq!(ends[1]["data"], 5);
     assert_eq!(ends[2]["metadata"]["error.type"], "Quota");
 }
@@ -375,17 +486,36 @@ fn section_4_manual_calls_run_sanitizers_and_nothing_else() {
     let log = record(&runtime);
     let ran = Count::default();
     for family in [Family::ToolSanitizeRequest, Family::ToolSanitizeResponse] {
-        add(&runtime, family, "s", Handler::transform(|_, _| Ok(Some(json!("masked").into()))));
+        add(
+            &runtime,
+            family,
+            "s",
+            Handler::transform(|_, _| Ok(Some(json!("masked").into()))),
+        );
     }
     let counts = ran.clone();
-    add(&runtime, Family::ToolConditionalExecution, "g", Handler::gate(move |_| {
-        counts.up();
-        Ok(Verdict::reject("no"))
-    }));
-    let handle = ManualCall::start(&runtime, "m".into(), &json!({}).into(), ManualOptions::default()).unwrap();
-    handle.end(EndOptions { result: Some(json!(5).into()), ..EndOptions::default() }).unwrap();
+    add(
+        &runtime,
+        Family::ToolConditionalExecution,
+        "g",
+        Handler::gate(move |_| {
+            counts.up();
+            Ok(Verdict::reject("no"))
+        }),
+    );
+    let handle =
+        ManualCall::start(&runtime, "m".into(), &json!({}).into(), ManualOptions::default()).unwrap();
+    handle
+        .end(EndOptions {
+            result: Some(json!(5).into()),
+            ..EndOptions::default()
+        })
+        .unwrap();
     let events = flushed(&runtime, &log);
-    assert!(events.iter().all(|event| event["data"] == "masked"), "{events:#?}");
+    assert!(
+        events.iter().all(|event| event["data"] == "masked"),
+        "{events:#?}"
+    );
     assert_eq!((events.len(), ran.get()), (2, 0));
 }
 
@@ -395,19 +525,42 @@ fn section_4_phases_run_alone() {
     let log = record(&runtime);
     let gate = Handler::gate(|call| {
         let blocked = call.arguments().to_json()?["block"] == true;
-        Ok(if blocked { Verdict::reject("") } else { Verdict::Allow })
+        Ok(if blocked {
+            Verdict::reject("")
+        } else {
+            Verdict::Allow
+        })
     });
     add(&runtime, Family::ToolConditionalExecution, "g", gate);
-    add(&runtime, Family::ToolRequest, "r", Handler::transform(|_, _| Ok(Some(json!("changed").into()))));
+    add(
+        &runtime,
+        Family::ToolRequest,
+        "r",
+        Handler::transform(|_, _| Ok(Some(json!("changed").into()))),
+    );
     let ask = |arguments: Value| {
-        block_on(conditional_execution(runtime.clone(), None, "t".into(), arguments.into()))
+        block_on(conditional_execution(
+            runtime.clone(),
+            None,
+            "t".into(),
+            arguments.into(),
+        ))
     };
     ask(json!({})).unwrap();
     let rejected = ask(json!({"block": true})).unwrap_err();
-    assert_eq!((rejected.code(), rejected.field("reason")), (Some("rejected"), Some("")));
+    assert_eq!(
+        (rejected.code(), rejected.field("reason")),
+        (Some("rejected"), Some(""))
+    );
     assert_eq!(pairs(&flushed(&runtime, &log)), 2);
     assert!(of_kind(&log.all(), "guardrail", "start").len() == 2);
-    let changed = block_on(request_intercepts(runtime.clone(), None, "t".into(), json!({}).into())).unwrap();
+    let changed = block_on(request_intercepts(
+        runtime.clone(),
+        None,
+        "t".into(),
+        json!({}).into(),
+    ))
+    .unwrap();
     assert_eq!(changed.into_json().unwrap(), json!("changed"));
     assert_eq!(flushed(&runtime, &log).len(), 4);
 }
@@ -416,7 +569,12 @@ fn section_4_phases_run_alone() {
 fn fam_9_runtimes_share_nothing() {
     let (a, b) = (runtime(), runtime());
     let (log_a, log_b) = (record(&a), record(&b));
-    add(&a, Family::ToolConditionalExecution, "g", Handler::gate(|_| Ok(Verdict::reject("a"))));
+    add(
+        &a,
+        Family::ToolConditionalExecution,
+        "g",
+        Handler::gate(|_| Ok(Verdict::reject("a"))),
+    );
     assert!(simple(&a).is_err());
     assert!(simple(&b).is_ok());
     a.shutdown_blocking(std::time::Duration::from_secs(5)).unwrap();

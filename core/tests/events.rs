@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callweir::{
-    CallEvent, Error, Event, Family, Handler, Mark, Next, Outcome, ToolCall, ToolContext, ToolSpec, middleware_fn, observe,
-    observe_calls,
+    CallEvent, Error, Event, Family, Handler, Mark, Next, Outcome, ToolCall, ToolContext, ToolSpec,
+    middleware_fn, observe, observe_calls,
 };
 use common::*;
 use serde_json::{Value, json};
@@ -21,7 +21,9 @@ async fn c_82_what_an_event_sanitizer_may_change() {
             payload: callweir::Payload,
             _: &callweir::foreign::Context,
         ) -> callweir::Step<callweir::foreign::Transformed> {
-            let callweir::foreign::Subject::Event(event) = subject else { panic!("not an event") };
+            let callweir::foreign::Subject::Event(event) = subject else {
+                panic!("not an event")
+            };
             let mut own = Event::clone(event);
             own.name = "forged".into();
             own.uuid = own.parent_uuid.unwrap_or_default();
@@ -32,7 +34,9 @@ async fn c_82_what_an_event_sanitizer_may_change() {
                 std::thread::sleep(Duration::from_millis(20));
                 let mut data = fields["data"].clone();
                 data["added"] = json!(true);
-                Ok(Some(json!({"data": data, "name": "forged", "uuid": "forged"}).into()))
+                Ok(Some(
+                    json!({"data": data, "name": "forged", "uuid": "forged"}).into(),
+                ))
             })
         }
     }
@@ -45,7 +49,12 @@ async fn c_82_what_an_event_sanitizer_may_change() {
     });
     add(&runtime, Family::ToolSanitizeRequest, "mask", mask);
     let seen = Log::default();
-    add(&runtime, Family::ScopeSanitizeStart, "waits", Handler::Transform(Arc::new(Waits(seen.clone()))));
+    add(
+        &runtime,
+        Family::ScopeSanitizeStart,
+        "waits",
+        Handler::Transform(Arc::new(Waits(seen.clone()))),
+    );
     let mut invocation = echo("t", json!({"card": "5500"}), &Count::default());
     invocation.metadata = Some(json!({"mine": 1}));
     invocation.tool_call_id = Some("id".into());
@@ -56,9 +65,15 @@ async fn c_82_what_an_event_sanitizer_may_change() {
     let events = flushed_async(&runtime, &log).await;
     assert_eq!(seen.all(), [json!({"card": "***"})]);
     let first = &events[0];
-    assert_eq!((&first["name"], &first["uuid"]), (&json!("t"), &events[1]["uuid"]));
+    assert_eq!(
+        (&first["name"], &first["uuid"]),
+        (&json!("t"), &events[1]["uuid"])
+    );
     assert_eq!(first["data"], json!({"card": "***", "added": true}));
-    assert_eq!((&first["category_profile"], &first["metadata"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&first["category_profile"], &first["metadata"]),
+        (&Value::Null, &Value::Null)
+    );
     assert_eq!(events[1]["metadata"]["mine"], 1);
 }
 
@@ -94,16 +109,38 @@ fn evt_1_an_event_in_full() {
     };
     runtime.mark("m", None, mark);
     let events = flushed(&runtime, &log);
-    let keys: Vec<_> = events[0].as_object().unwrap().keys().map(String::as_str).collect();
-    let expected =
-        ["kind", "atof_version", "uuid", "parent_uuid", "timestamp", "name", "data", "data_schema", "metadata"];
+    let keys: Vec<_> = events[0]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let expected = [
+        "kind",
+        "atof_version",
+        "uuid",
+        "parent_uuid",
+        "timestamp",
+        "name",
+        "data",
+        "data_schema",
+        "metadata",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(events[0]["metadata"], json!({"value": "not an object"}));
     assert_eq!(events[0]["timestamp"], "1970-01-01T00:00:01.500000Z");
     simple(&runtime).unwrap();
     let events = flushed(&runtime, &log);
-    let keys: Vec<_> = events[1].as_object().unwrap().keys().map(String::as_str).collect();
-    for key in expected.iter().chain(&["scope_category", "category", "attributes", "category_profile"]) {
+    let keys: Vec<_> = events[1]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    for key in expected
+        .iter()
+        .chain(&["scope_category", "category", "attributes", "category_profile"])
+    {
         assert!(keys.contains(key), "{key}");
     }
 }
@@ -112,19 +149,30 @@ fn evt_1_an_event_in_full() {
 fn pay_5_observers_get_copies() {
     let runtime = runtime();
     let edits = |family| {
-        add(&runtime, family, "edits", Handler::transform(|_, payload| {
-            let mut copy = payload.into_json()?;
-            copy.as_object_mut().unwrap().clear();
-            copy["mine"] = json!(1);
-            Ok(Some(copy.into()))
-        }));
+        add(
+            &runtime,
+            family,
+            "edits",
+            Handler::transform(|_, payload| {
+                let mut copy = payload.into_json()?;
+                copy.as_object_mut().unwrap().clear();
+                copy["mine"] = json!(1);
+                Ok(Some(copy.into()))
+            }),
+        );
     };
     edits(Family::ToolSanitizeRequest);
     edits(Family::ToolSanitizeResponse);
-    runtime.subscribe("a", observe(|event| {
-        let mut own = Event::clone(event);
-        own.data = json!("spoiled");
-    }), None).unwrap();
+    runtime
+        .subscribe(
+            "a",
+            observe(|event| {
+                let mut own = Event::clone(event);
+                own.data = json!("spoiled");
+            }),
+            None,
+        )
+        .unwrap();
     let log = record(&runtime);
     let arguments = Arc::new(json!({"list": [1, 2]}));
     let tool = callweir::work(|call: ToolCall| async move {
@@ -132,7 +180,11 @@ fn pay_5_observers_get_copies() {
         value["list"].as_array_mut().unwrap().push(json!(3));
         Ok(value.into())
     });
-    let result = call(&runtime, callweir::Invocation::new("t", callweir::Payload::Json(arguments.clone()), tool)).unwrap();
+    let result = call(
+        &runtime,
+        callweir::Invocation::new("t", callweir::Payload::Json(arguments.clone()), tool),
+    )
+    .unwrap();
     assert_eq!(result.into_json().unwrap(), json!({"list": [1, 2, 3]}));
     assert_eq!(*arguments, json!({"list": [1, 2]}));
     let events = flushed(&runtime, &log);
@@ -153,12 +205,22 @@ fn c_83_evt_11_typed_records() {
         assert!(!text.contains("PRIVATE-9"), "{text}");
         sink.push(match event {
             CallEvent::Started(started) => {
-                json!(["started", &*started.tool, started.caller_id.as_deref(), started.uuid.to_string()])
+                json!([
+                    "started",
+                    &*started.tool,
+                    started.caller_id.as_deref(),
+                    started.uuid.to_string()
+                ])
             }
             CallEvent::Completed(done) => {
                 let took = done.duration >= Duration::from_millis(2);
                 json!([
-                    &*done.tool, done.caller_id.as_deref(), done.outcome.name(), done.error_type, done.short_circuited, took
+                    &*done.tool,
+                    done.caller_id.as_deref(),
+                    done.outcome.name(),
+                    done.error_type,
+                    done.short_circuited,
+                    took
                 ])
             }
         });
@@ -168,7 +230,9 @@ fn c_83_evt_11_typed_records() {
     assert_eq!(taken.code(), Some("already_exists"));
     let tools = registry(&runtime, &["ok", "deny", "short"], &Count::default());
     tools
-        .register(ToolSpec::new("fails", "Fails.").json(json!({"type": "object"}), |_| async { Err(quota(1)) }))
+        .register(
+            ToolSpec::new("fails", "Fails.").json(json!({"type": "object"}), |_| async { Err(quota(1)) }),
+        )
         .unwrap();
     tools.use_middleware(middleware_fn("m", |call: ToolCall, next: Next| async move {
         std::thread::sleep(Duration::from_millis(2));
@@ -183,14 +247,21 @@ fn c_83_evt_11_typed_records() {
         let _ = callweir::block_on(tools.dispatch(name, json!({"a": "PRIVATE-9"}), context));
     }
     assert_eq!(runtime.flush_blocking(Some(Duration::from_secs(5))).unwrap(), 0);
-    let done: Vec<_> = seen.all().into_iter().filter(|record| record[0] != "started").collect();
-    assert_eq!(done, [
-        json!(["ok", "me", "succeeded", null, false, true]),
-        json!(["fails", "me", "failed", "Quota", false, true]),
-        json!(["deny", "me", "refused", "denied", false, true]),
-        json!(["short", "me", "succeeded", null, true, true]),
-        json!(["nope", "me", "refused", "tool_not_found", false, false]),
-    ]);
+    let done: Vec<_> = seen
+        .all()
+        .into_iter()
+        .filter(|record| record[0] != "started")
+        .collect();
+    assert_eq!(
+        done,
+        [
+            json!(["ok", "me", "succeeded", null, false, true]),
+            json!(["fails", "me", "failed", "Quota", false, true]),
+            json!(["deny", "me", "refused", "denied", false, true]),
+            json!(["short", "me", "succeeded", null, true, true]),
+            json!(["nope", "me", "refused", "tool_not_found", false, false]),
+        ]
+    );
     assert_eq!(seen.len(), 9);
     // Calls that no registry dispatched are not offered.
     simple(&runtime).unwrap();
@@ -222,12 +293,24 @@ fn evt_10_observers_cannot_feed_themselves_for_ever() {
     let feeders: [(&str, fn(&callweir::Runtime)); 4] = [
         ("mark", |runtime| runtime.mark("more", None, Mark::default())),
         ("scope", |runtime| {
-            drop(runtime.scope("more", callweir::ScopeType::Function, callweir::ScopeOptions::default()).unwrap());
+            drop(
+                runtime
+                    .scope(
+                        "more",
+                        callweir::ScopeType::Function,
+                        callweir::ScopeOptions::default(),
+                    )
+                    .unwrap(),
+            );
         }),
         ("call", |runtime| drop(simple(runtime))),
         ("dispatch", |runtime| {
             let tools = registry(runtime, &["more"], &Count::default());
-            drop(callweir::block_on(tools.dispatch("more", json!({}), ToolContext::new())));
+            drop(callweir::block_on(tools.dispatch(
+                "more",
+                json!({}),
+                ToolContext::new(),
+            )));
         }),
     ];
     for (name, feed) in feeders {
@@ -237,16 +320,38 @@ fn evt_10_observers_cannot_feed_themselves_for_ever() {
             let heard = Count::default();
             let (inner, counts) = (runtime.clone(), heard.clone());
             if typed {
-                runtime.subscribe_calls("feeds", observe_calls(move |_| { counts.up(); feed(&inner); }), None).unwrap();
+                runtime
+                    .subscribe_calls(
+                        "feeds",
+                        observe_calls(move |_| {
+                            counts.up();
+                            feed(&inner);
+                        }),
+                        None,
+                    )
+                    .unwrap();
             } else {
-                runtime.subscribe("feeds", observe(move |_| { counts.up(); feed(&inner); }), None).unwrap();
+                runtime
+                    .subscribe(
+                        "feeds",
+                        observe(move |_| {
+                            counts.up();
+                            feed(&inner);
+                        }),
+                        None,
+                    )
+                    .unwrap();
             }
             let tools = registry(&runtime, &["t"], &Count::default());
             callweir::block_on(tools.dispatch("t", json!({}), ToolContext::new())).unwrap();
             let mut last = usize::MAX;
             let start = std::time::Instant::now();
             while heard.get() != last || runtime.counts().pending > 0 {
-                assert!(start.elapsed() < Duration::from_secs(5), "{name} feeds itself: {}", heard.get());
+                assert!(
+                    start.elapsed() < Duration::from_secs(5),
+                    "{name} feeds itself: {}",
+                    heard.get()
+                );
                 last = heard.get();
                 flushed(&runtime, &log);
                 std::thread::sleep(Duration::from_millis(10));
@@ -263,10 +368,15 @@ fn evt_2_nothing_is_sanitized_without_a_subscriber() {
     let ran = Count::default();
     for family in Family::ALL.iter().filter(|family| family.is_sanitizer()) {
         let counts = ran.clone();
-        add(&runtime, *family, "s", Handler::transform(move |_, payload| {
-            counts.up();
-            Ok(Some(payload))
-        }));
+        add(
+            &runtime,
+            *family,
+            "s",
+            Handler::transform(move |_, payload| {
+                counts.up();
+                Ok(Some(payload))
+            }),
+        );
     }
     simple(&runtime).unwrap();
     runtime.mark("m", None, Mark::default());
@@ -276,16 +386,22 @@ fn evt_2_nothing_is_sanitized_without_a_subscriber() {
 
 #[test]
 fn evt_1_status_goes_with_the_outcome() {
-    let status: Vec<_> = Outcome::ALL.iter().map(|outcome| (outcome.name(), outcome.status())).collect();
-    assert_eq!(status, [
-        ("succeeded", "OK"),
-        ("refused", "ERROR"),
-        ("failed", "ERROR"),
-        ("cancelled", "ERROR"),
-        ("closed_early", "UNSET"),
-        ("incomplete", "ERROR"),
-        ("abandoned", "ERROR"),
-    ]);
+    let status: Vec<_> = Outcome::ALL
+        .iter()
+        .map(|outcome| (outcome.name(), outcome.status()))
+        .collect();
+    assert_eq!(
+        status,
+        [
+            ("succeeded", "OK"),
+            ("refused", "ERROR"),
+            ("failed", "ERROR"),
+            ("cancelled", "ERROR"),
+            ("closed_early", "UNSET"),
+            ("incomplete", "ERROR"),
+            ("abandoned", "ERROR"),
+        ]
+    );
 }
 
 #[test]
@@ -293,12 +409,21 @@ fn export_json_lines_are_on_disk_after_a_flush() {
     let path = std::env::temp_dir().join(format!("callweir-events-{}.jsonl", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let runtime = runtime();
-    runtime.subscribe("file", callweir::export::jsonl::JsonLines::open(&path).unwrap(), None).unwrap();
+    runtime
+        .subscribe(
+            "file",
+            callweir::export::jsonl::JsonLines::open(&path).unwrap(),
+            None,
+        )
+        .unwrap();
     for round in 1..=50 {
         simple(&runtime).unwrap();
         assert_eq!(runtime.flush_blocking(Some(Duration::from_secs(5))).unwrap(), 0);
         let text = std::fs::read_to_string(&path).unwrap();
-        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let events: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!(pairs(&events), round);
     }
     assert!(runtime.unsubscribe("file", None));

@@ -22,22 +22,35 @@ async fn c_21_nothing_starts_before_the_guardrail_has_decided() {
     let slow = Handler::gate_async(|call| async move {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let third = call.arguments().to_json()?["n"].as_u64().unwrap() % 3 == 0;
-        Ok(if third { Verdict::reject("third") } else { Verdict::Allow })
+        Ok(if third {
+            Verdict::reject("third")
+        } else {
+            Verdict::Allow
+        })
     });
     add(&runtime, Family::ToolConditionalExecution, "slow", slow);
     let intercepted = Count::default();
     let counts = intercepted.clone();
-    add(&runtime, Family::ToolRequest, "r", Handler::transform(move |_, payload| {
-        counts.up();
-        Ok(Some(payload))
-    }));
+    add(
+        &runtime,
+        Family::ToolRequest,
+        "r",
+        Handler::transform(move |_, payload| {
+            counts.up();
+            Ok(Some(payload))
+        }),
+    );
     let ran = Count::default();
     let calls: Vec<_> = (0..100)
         .map(|n| tokio::spawn(echo("t", json!({"n": n}), &ran).execute(runtime.clone())))
         .collect();
     let mut rejected = 0;
     for call in calls {
-        rejected += usize::from(call.await.unwrap().is_err_and(|error| error.code() == Some("rejected")));
+        rejected += usize::from(
+            call.await
+                .unwrap()
+                .is_err_and(|error| error.code() == Some("rejected")),
+        );
     }
     assert_eq!((rejected, ran.get(), intercepted.get()), (34, 66, 66));
     let events = flushed_async(&runtime, &log).await;
@@ -50,8 +63,15 @@ async fn c_21_nothing_starts_before_the_guardrail_has_decided() {
             .filter(|end| &end["metadata"]["callweir.call_uuid"] == id)
             .collect();
         assert_eq!(scopes.len(), 1);
-        assert_eq!(scopes[0]["data"], json!({"allowed": false, "rejected": true, "rejection_reason": "third"}));
-        assert!(of_kind(&events, "tool", "start").iter().all(|start| &start["uuid"] != id));
+        assert_eq!(
+            scopes[0]["data"],
+            json!({"allowed": false, "rejected": true, "rejection_reason": "third"})
+        );
+        assert!(
+            of_kind(&events, "tool", "start")
+                .iter()
+                .all(|start| &start["uuid"] != id)
+        );
     }
 }
 
@@ -60,14 +80,32 @@ fn fam_3_the_first_rejection_ends_the_gate() {
     let runtime = runtime();
     let log = record(&runtime);
     let asked = [Count::default(), Count::default(), Count::default()];
-    add(&runtime, Family::ToolConditionalExecution, "a", gate(|| Ok(Verdict::Allow), &asked[0]));
-    add(&runtime, Family::ToolConditionalExecution, "b", gate(|| Ok(Verdict::reject("")), &asked[1]));
-    add(&runtime, Family::ToolConditionalExecution, "c", gate(|| Ok(Verdict::Allow), &asked[2]));
+    add(
+        &runtime,
+        Family::ToolConditionalExecution,
+        "a",
+        gate(|| Ok(Verdict::Allow), &asked[0]),
+    );
+    add(
+        &runtime,
+        Family::ToolConditionalExecution,
+        "b",
+        gate(|| Ok(Verdict::reject("")), &asked[1]),
+    );
+    add(
+        &runtime,
+        Family::ToolConditionalExecution,
+        "c",
+        gate(|| Ok(Verdict::Allow), &asked[2]),
+    );
     let ran = Count::default();
     let error = call(&runtime, echo("pay", json!({"secret": 1}), &ran)).unwrap_err();
     // An empty reason rejects too.
     assert_eq!(error.kind(), Some(ErrorKind::CallRejected));
-    let fields: Vec<_> = ["name", "reason", "by"].iter().map(|name| error.field(name)).collect();
+    let fields: Vec<_> = ["name", "reason", "by"]
+        .iter()
+        .map(|name| error.field(name))
+        .collect();
     assert_eq!(fields, [Some("pay"), Some(""), Some("b")]);
     assert_eq!(asked.each_ref().map(Count::get), [1, 1, 0]);
     let events = flushed(&runtime, &log);
@@ -91,16 +129,30 @@ fn err_1_a_failing_guardrail_is_a_failure_not_a_rejection() {
         let log = record(&runtime);
         let asked = Count::default();
         add(&runtime, Family::ToolConditionalExecution, "a", handler);
-        add(&runtime, Family::ToolConditionalExecution, "b", gate(|| Ok(Verdict::Allow), &asked));
+        add(
+            &runtime,
+            Family::ToolConditionalExecution,
+            "b",
+            gate(|| Ok(Verdict::Allow), &asked),
+        );
         let ran = Count::default();
         let error = call(&runtime, echo("t", json!({}), &ran)).unwrap_err();
         assert_eq!(error.kind(), kind);
         let events = flushed(&runtime, &log);
-        assert_eq!((pairs(&events), ran.get(), asked.get(), marks(&events).len()), (1, 0, 0, 0));
+        assert_eq!(
+            (pairs(&events), ran.get(), asked.get(), marks(&events).len()),
+            (1, 0, 0, 0)
+        );
         let end = of_kind(&events, "guardrail", "end")[0];
         let name = if kind.is_some() { "internal" } else { "Quota" };
-        assert_eq!(end["data"], json!({"allowed": false, "rejected": false, "error": name}));
-        assert_eq!((outcome(end), &end["metadata"]["error.type"]), ("failed", &json!(name)));
+        assert_eq!(
+            end["data"],
+            json!({"allowed": false, "rejected": false, "error": name})
+        );
+        assert_eq!(
+            (outcome(end), &end["metadata"]["error.type"]),
+            ("failed", &json!(name))
+        );
     }
 }
 
@@ -111,7 +163,12 @@ fn section_4_the_guardrail_scope_is_current_and_ends_what_is_left_open() {
     let inside = runtime.clone();
     let opens = Handler::gate(move |_| {
         let parent = Scope::current();
-        inside.open_scope("left", callweir::ScopeType::Function, parent, callweir::ScopeOptions::default())?;
+        inside.open_scope(
+            "left",
+            callweir::ScopeType::Function,
+            parent,
+            callweir::ScopeOptions::default(),
+        )?;
         Ok(Verdict::Allow)
     });
     add(&runtime, Family::ToolConditionalExecution, "g", opens);
@@ -120,10 +177,27 @@ fn section_4_the_guardrail_scope_is_current_and_ends_what_is_left_open() {
     assert_eq!(pairs(&events), 3);
     let left = of_kind(&events, "function", "end")[0];
     assert_eq!(outcome(left), "abandoned");
-    assert_eq!(left["parent_uuid"], of_kind(&events, "guardrail", "start")[0]["uuid"]);
-    let order: Vec<_> = events.iter().map(|event| (event["name"].as_str().unwrap(), event["scope_category"].as_str().unwrap())).collect();
-    let expected =
-        [("g", "start"), ("left", "start"), ("left", "end"), ("g", "end"), ("t", "start"), ("t", "end")];
+    assert_eq!(
+        left["parent_uuid"],
+        of_kind(&events, "guardrail", "start")[0]["uuid"]
+    );
+    let order: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event["name"].as_str().unwrap(),
+                event["scope_category"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("g", "start"),
+        ("left", "start"),
+        ("left", "end"),
+        ("g", "end"),
+        ("t", "start"),
+        ("t", "end"),
+    ];
     assert_eq!(order, expected);
 }
 
@@ -137,7 +211,9 @@ fn call_5_guardrails_of_nested_calls_all_run() {
         let (runtime, depth) = (inner.clone(), counts.up());
         async move {
             if depth < 4 {
-                echo(&format!("{}x", call.name()), json!({}), &Count::default()).execute(runtime).await?;
+                echo(&format!("{}x", call.name()), json!({}), &Count::default())
+                    .execute(runtime)
+                    .await?;
             }
             Ok(Verdict::Allow)
         }

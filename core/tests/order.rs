@@ -2,7 +2,8 @@
 mod common;
 
 use callweir::{
-    CloseOptions, Family, Handler, Invocation, Next, RegisterOptions, Runtime, Scope, ScopeOptions, ScopeType, ToolCall,
+    CloseOptions, Family, Handler, Invocation, Next, RegisterOptions, Runtime, Scope, ScopeOptions,
+    ScopeType, ToolCall,
 };
 use common::*;
 use proptest::prelude::*;
@@ -26,14 +27,25 @@ fn appends(label: &str, family: Family) -> Handler {
 }
 
 fn open(runtime: &Runtime, name: &str, parent: Option<&Scope>) -> Scope {
-    runtime.open_scope(name, ScopeType::Function, parent.cloned(), ScopeOptions::default()).unwrap()
+    runtime
+        .open_scope(
+            name,
+            ScopeType::Function,
+            parent.cloned(),
+            ScopeOptions::default(),
+        )
+        .unwrap()
 }
 
 fn seen(runtime: &Runtime, parent: Option<&Scope>) -> Vec<String> {
     let mut invocation = echo("t", json!([]), &Count::default());
     invocation.parent = parent.cloned();
     let list = call(runtime, invocation).unwrap().into_json().unwrap();
-    list.as_array().unwrap().iter().map(|label| label.as_str().unwrap().to_owned()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|label| label.as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -43,7 +55,10 @@ fn c_85_ties_over_levels() {
             let runtime = runtime();
             let outer = open(&runtime, "o", None);
             let inner = open(&runtime, "i", Some(&outer));
-            let plugin = RegisterOptions { component: Some("k".into()), ..RegisterOptions::default() };
+            let plugin = RegisterOptions {
+                component: Some("k".into()),
+                ..RegisterOptions::default()
+            };
             let mut entries = vec![
                 ("b", "b", RegisterOptions::default()),
                 ("B", "B", RegisterOptions::default()),
@@ -55,10 +70,18 @@ fn c_85_ties_over_levels() {
             ];
             fastrand::Rng::with_seed(round).shuffle(&mut entries);
             for (name, label, options) in &entries {
-                runtime.register(family, name, appends(label, family), options).unwrap();
+                runtime
+                    .register(family, name, appends(label, family), options)
+                    .unwrap();
             }
-            assert_eq!(seen(&runtime, Some(&inner)), ["z", "B", "global a", "outer a", "inner a", "b", "k/a"]);
-            assert_eq!(seen(&runtime, Some(&outer)), ["z", "B", "global a", "outer a", "b", "k/a"]);
+            assert_eq!(
+                seen(&runtime, Some(&inner)),
+                ["z", "B", "global a", "outer a", "inner a", "b", "k/a"]
+            );
+            assert_eq!(
+                seen(&runtime, Some(&outer)),
+                ["z", "B", "global a", "outer a", "b", "k/a"]
+            );
             assert_eq!(seen(&runtime, None), ["z", "B", "global a", "b", "k/a"]);
             assert!(runtime.remove_component("k") && !runtime.remove_component("k"));
             outer.close(CloseOptions::default());
@@ -73,15 +96,53 @@ fn c_87_explain_is_what_runs() {
     let outer = open(&runtime, "o", None);
     let inner = open(&runtime, "i", Some(&outer));
     let family = Family::ToolRequest;
-    runtime.register(family, "g", appends("g", family), &at(3)).unwrap();
-    runtime.register(family, "o", appends("o", family), &RegisterOptions { priority: 2, ..in_scope(&outer) }).unwrap();
-    runtime.register(family, "i", appends("i", family), &RegisterOptions { priority: 1, ..in_scope(&inner) }).unwrap();
-    let plugin = RegisterOptions { component: Some("k".into()), ..at(4) };
-    runtime.register(family, "p", appends("k/p", family), &plugin).unwrap();
+    runtime
+        .register(family, "g", appends("g", family), &at(3))
+        .unwrap();
+    runtime
+        .register(
+            family,
+            "o",
+            appends("o", family),
+            &RegisterOptions {
+                priority: 2,
+                ..in_scope(&outer)
+            },
+        )
+        .unwrap();
+    runtime
+        .register(
+            family,
+            "i",
+            appends("i", family),
+            &RegisterOptions {
+                priority: 1,
+                ..in_scope(&inner)
+            },
+        )
+        .unwrap();
+    let plugin = RegisterOptions {
+        component: Some("k".into()),
+        ..at(4)
+    };
+    runtime
+        .register(family, "p", appends("k/p", family), &plugin)
+        .unwrap();
     let explained = |scope: Option<&Scope>| -> Vec<(String, &'static str, Option<String>, i32)> {
         let lines = runtime.explain("tool", scope).unwrap();
-        let lines = lines.into_iter().inspect(|line| assert_eq!(line.stage, "tool.request"));
-        lines.map(|line| (line.name.to_string(), line.level, line.owner.map(|one| one.to_string()), line.priority)).collect()
+        let lines = lines
+            .into_iter()
+            .inspect(|line| assert_eq!(line.stage, "tool.request"));
+        lines
+            .map(|line| {
+                (
+                    line.name.to_string(),
+                    line.level,
+                    line.owner.map(|one| one.to_string()),
+                    line.priority,
+                )
+            })
+            .collect()
     };
     let whole = [
         ("i".to_owned(), "scope", Some("i".to_owned()), 1),
@@ -101,7 +162,10 @@ fn c_87_explain_is_what_runs() {
         assert_eq!(seen(&runtime, scope), ["g", "k/p"]);
     }
     assert_eq!(runtime.registrations_list().len(), 2);
-    assert_eq!(runtime.explain("nope", None).unwrap_err().code(), Some("invalid_argument"));
+    assert_eq!(
+        runtime.explain("nope", None).unwrap_err().code(),
+        Some("invalid_argument")
+    );
 }
 
 #[test]
@@ -121,17 +185,30 @@ fn c_86_break_chain_skips_later_request_intercepts_alone() {
     });
     add(&runtime, Family::ToolExecution, "e", around);
     let family = Family::ToolRequest;
-    let breaking = RegisterOptions { break_chain: true, ..at(2) };
-    runtime.register(family, "1", appends("1", family), &at(1)).unwrap();
-    runtime.register(family, "2", appends("2", family), &breaking).unwrap();
-    runtime.register(family, "3", appends("3", family), &at(3)).unwrap();
+    let breaking = RegisterOptions {
+        break_chain: true,
+        ..at(2)
+    };
+    runtime
+        .register(family, "1", appends("1", family), &at(1))
+        .unwrap();
+    runtime
+        .register(family, "2", appends("2", family), &breaking)
+        .unwrap();
+    runtime
+        .register(family, "3", appends("3", family), &at(3))
+        .unwrap();
     assert_eq!(seen(&runtime, None), ["1", "2"]);
     assert_eq!(others.get(), 2);
     assert!(runtime.deregister(family, "2", None));
-    runtime.register(family, "2", Handler::transform(|_, _| Err(quota(2))), &breaking).unwrap();
+    runtime
+        .register(family, "2", Handler::transform(|_, _| Err(quota(2))), &breaking)
+        .unwrap();
     let error = call(&runtime, echo("t", json!([]), &Count::default())).unwrap_err();
     assert_eq!(error.downcast_ref::<Quota>().unwrap().0, 2);
-    let refused = runtime.register(Family::ToolExecution, "b", pass(), &breaking).unwrap_err();
+    let refused = runtime
+        .register(Family::ToolExecution, "b", pass(), &breaking)
+        .unwrap_err();
     assert_eq!(refused.field("path"), Some("$.break_chain"));
 }
 
@@ -140,7 +217,10 @@ fn fam_6_a_call_keeps_its_snapshot() {
     let runtime = runtime();
     let log = record(&runtime);
     let scope = open(&runtime, "s", None);
-    for (family, name) in [(Family::ToolSanitizeRequest, "rq"), (Family::ToolSanitizeResponse, "rs")] {
+    for (family, name) in [
+        (Family::ToolSanitizeRequest, "rq"),
+        (Family::ToolSanitizeResponse, "rs"),
+    ] {
         let mask = Handler::transform(|_, _| Ok(Some(json!("masked").into())));
         runtime.register(family, name, mask, &in_scope(&scope)).unwrap();
     }
@@ -152,17 +232,31 @@ fn fam_6_a_call_keeps_its_snapshot() {
             counts.up();
             async move { next.run(call).await }
         });
-        inner.register(Family::ToolExecution, "late", late, &at(5)).unwrap();
+        inner
+            .register(Family::ToolExecution, "late", late, &at(5))
+            .unwrap();
         inner.deregister(Family::ToolExecution, "victim", None);
         closes.close(CloseOptions::default());
         async move { next.run(call).await }
     });
-    runtime.register(Family::ToolExecution, "changes", changes, &at(-1)).unwrap();
-    runtime.register(Family::ToolExecution, "victim", appends("victim", Family::ToolExecution), &at(1)).unwrap();
+    runtime
+        .register(Family::ToolExecution, "changes", changes, &at(-1))
+        .unwrap();
+    runtime
+        .register(
+            Family::ToolExecution,
+            "victim",
+            appends("victim", Family::ToolExecution),
+            &at(1),
+        )
+        .unwrap();
     assert_eq!(seen(&runtime, Some(&scope)), ["victim"]);
     assert_eq!(late.get(), 0);
     let events = flushed(&runtime, &log);
-    let tool: Vec<_> = events.iter().filter(|event| event["category"] == "tool").collect();
+    let tool: Vec<_> = events
+        .iter()
+        .filter(|event| event["category"] == "tool")
+        .collect();
     assert!(tool.iter().all(|event| event["data"] == "masked"), "{tool:#?}");
     assert_eq!((tool.len(), pairs(&events)), (2, 2));
 }
@@ -222,13 +316,26 @@ fn fam_2_sanitizers_and_guardrails_keep_the_same_order() {
             sink.push(text.clone());
             Ok(callweir::Verdict::Allow)
         });
-        runtime.register(Family::ToolConditionalExecution, name, gate, &at(priority)).unwrap();
+        runtime
+            .register(Family::ToolConditionalExecution, name, gate, &at(priority))
+            .unwrap();
     }
-    call(&runtime, Invocation::new("t", json!({}), callweir::work(|_| async { Ok(Value::Null.into()) }))).unwrap();
+    call(
+        &runtime,
+        Invocation::new(
+            "t",
+            json!({}),
+            callweir::work(|_| async { Ok(Value::Null.into()) }),
+        ),
+    )
+    .unwrap();
     flushed(&runtime, &log);
     for stage in ["gate", "tool.sanitize_request"] {
         let texts = order.texts();
-        let names: Vec<_> = texts.iter().filter_map(|text| text.strip_prefix(stage)?.strip_prefix(' ')).collect();
+        let names: Vec<_> = texts
+            .iter()
+            .filter_map(|text| text.strip_prefix(stage)?.strip_prefix(' '))
+            .collect();
         assert_eq!(names, ["e", "c", "a", "b", "d"], "{stage}");
     }
 }

@@ -1,7 +1,10 @@
 //! Properties over random inputs: JSON text, and one pair for each call.
 mod common;
 
-use callweir::{CancellationToken, Error, Family, Handler, Invocation, Next, ToolCall, ToolContext, Verdict, parse_json, work};
+use callweir::{
+    CancellationToken, Error, Family, Handler, Invocation, Next, ToolCall, ToolContext, Verdict, parse_json,
+    work,
+};
 use common::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callweir::{
-    Error, ErrorKind, Family, Handler, Middleware, Next, Payload, Provider, Registrable, Result, Tool, ToolCall,
-    ToolContext, ToolRegistry, ToolSpec, Verdict, block_on, middleware_fn,
+    Error, ErrorKind, Family, Handler, Middleware, Next, Payload, Provider, Registrable, Result, Tool,
+    ToolCall, ToolContext, ToolRegistry, ToolSpec, Verdict, block_on, middleware_fn,
 };
 use common::*;
 use proptest::prelude::*;
@@ -25,7 +25,12 @@ impl Middleware for Named {
         next.run(call).await
     }
     async fn on_refused(self: Arc<Self>, call: ToolCall, refusal: Error) -> Result<()> {
-        self.1.push(format!("{}! {} {}", self.0, call.name(), refusal.code().unwrap_or_default()));
+        self.1.push(format!(
+            "{}! {} {}",
+            self.0,
+            call.name(),
+            refusal.code().unwrap_or_default()
+        ));
         self.2.clone().map_or(Ok(()), Err)
     }
     fn name(&self) -> String {
@@ -40,34 +45,79 @@ fn c_28_holes_in_a_subset() {
     let order = Log::default();
     let asked = Count::default();
     let counts = asked.clone();
-    add(&runtime, Family::ToolConditionalExecution, "g", Handler::gate(move |_| {
-        counts.up();
-        Ok(Verdict::Allow)
-    }));
+    add(
+        &runtime,
+        Family::ToolConditionalExecution,
+        "g",
+        Handler::gate(move |_| {
+            counts.up();
+            Ok(Verdict::Allow)
+        }),
+    );
     let ran = Count::default();
     let parent = registry(&runtime, &["a", "b", "c"], &ran);
-    parent.use_middleware(Named("1", order.clone(), None)).use_middleware(Named("2", order.clone(), None));
+    parent
+        .use_middleware(Named("1", order.clone(), None))
+        .use_middleware(Named("2", order.clone(), None));
     let part = parent.subset(["a", "b"]).unwrap();
     parent.register(echo_tool("d", &ran)).unwrap();
     parent.use_middleware(Named("3", order.clone(), None));
-    let names = |tools: &ToolRegistry| tools.descriptors().iter().map(|one| one.name.to_string()).collect::<Vec<_>>();
+    let names = |tools: &ToolRegistry| {
+        tools
+            .descriptors()
+            .iter()
+            .map(|one| one.name.to_string())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&part), ["a", "b"]);
     dispatch(&part, "a").unwrap();
-    let refusals: Vec<_> = ["c", "d", "A", ""].iter().map(|name| dispatch(&part, name).unwrap_err()).collect();
+    let refusals: Vec<_> = ["c", "d", "A", ""]
+        .iter()
+        .map(|name| dispatch(&part, name).unwrap_err())
+        .collect();
     let codes: Vec<_> = refusals.iter().map(|error| error.code().unwrap()).collect();
-    assert_eq!(codes, ["tool_not_permitted", "tool_not_found", "tool_not_found", "tool_not_found"]);
+    assert_eq!(
+        codes,
+        [
+            "tool_not_permitted",
+            "tool_not_found",
+            "tool_not_found",
+            "tool_not_found"
+        ]
+    );
     assert_eq!(ErrorKind::ToolNotPermitted.parent(), "ToolNotFound");
     let expected = [
-        "1", "2", "1! c tool_not_permitted", "2! c tool_not_permitted", "1! d tool_not_found", "2! d tool_not_found",
-        "1! A tool_not_found", "2! A tool_not_found", "1!  tool_not_found", "2!  tool_not_found",
+        "1",
+        "2",
+        "1! c tool_not_permitted",
+        "2! c tool_not_permitted",
+        "1! d tool_not_found",
+        "2! d tool_not_found",
+        "1! A tool_not_found",
+        "2! A tool_not_found",
+        "1!  tool_not_found",
+        "2!  tool_not_found",
     ];
-    assert_eq!((order.texts(), ran.get(), asked.get()), (expected.map(str::to_owned).to_vec(), 1, 1));
+    assert_eq!(
+        (order.texts(), ran.get(), asked.get()),
+        (expected.map(str::to_owned).to_vec(), 1, 1)
+    );
     let events = flushed(&runtime, &log);
     assert_eq!(pairs(&events), 2);
     let marks = marks(&events);
-    assert!(marks.iter().all(|mark| mark["metadata"]["callweir.mark"] == "refused"));
-    let reasons: Vec<_> = marks.iter().map(|mark| (mark["name"].as_str().unwrap(), &mark["data"]["reason"])).collect();
-    assert_eq!(reasons[..2], [("c", &json!("not_permitted")), ("d", &json!("not_found"))]);
+    assert!(
+        marks
+            .iter()
+            .all(|mark| mark["metadata"]["callweir.mark"] == "refused")
+    );
+    let reasons: Vec<_> = marks
+        .iter()
+        .map(|mark| (mark["name"].as_str().unwrap(), &mark["data"]["reason"]))
+        .collect();
+    assert_eq!(
+        reasons[..2],
+        [("c", &json!("not_permitted")), ("d", &json!("not_found"))]
+    );
     // What is added to the subset runs inside the parent's, and only there.
     part.use_middleware(Named("own", order.clone(), None));
     dispatch(&part, "b").unwrap();
@@ -147,24 +197,45 @@ fn c_29_two_tools_one_name() {
     let (first, second) = (Count::default(), Count::default());
     let tools = registry(&runtime, &["files.read", "a"], &first);
     let taken = tools.register(echo_tool("files.read", &second)).err().unwrap();
-    assert_eq!((taken.code(), taken.field("name")), (Some("already_exists"), Some("files.read")));
+    assert_eq!(
+        (taken.code(), taken.field("name")),
+        (Some("already_exists"), Some("files.read"))
+    );
     dispatch(&tools, "files.read").unwrap();
     assert_eq!((first.get(), second.get()), (1, 0));
     let inner = registry(&runtime, &["x", "a"], &second);
-    assert_eq!(tools.register(inner).err().unwrap().code(), Some("already_exists"));
+    assert_eq!(
+        tools.register(inner).err().unwrap().code(),
+        Some("already_exists")
+    );
     let bad: [Vec<Registrable>; 3] = [
         vec![echo_tool("n1", &first).into(), echo_tool("", &first).into()],
         vec![echo_tool("n1", &first).into(), echo_tool("n1", &first).into()],
-        vec![echo_tool("n1", &first).into(), ToolSpec::new("n2", "").json(json!([]), |_| async { Ok(json!(1).into()) }).into()],
+        vec![
+            echo_tool("n1", &first).into(),
+            ToolSpec::new("n2", "")
+                .json(json!([]), |_| async { Ok(json!(1).into()) })
+                .into(),
+        ],
     ];
     for batch in bad {
         assert!(tools.register_all(batch).is_err());
     }
     assert_eq!(tools.descriptors().len(), 2);
     let clashing = registry(&runtime, &["read-file", "read_file", "read.file"], &first);
-    for provider in [Provider::OpenAiChat, Provider::OpenAiResponses, Provider::Anthropic, Provider::Gemini] {
+    for provider in [
+        Provider::OpenAiChat,
+        Provider::OpenAiResponses,
+        Provider::Anthropic,
+        Provider::Gemini,
+    ] {
         let text = clashing.manifest(Some(provider)).unwrap_err().to_string();
-        assert!(["read-file", "read_file", "read.file"].iter().all(|name| text.contains(name)), "{text}");
+        assert!(
+            ["read-file", "read_file", "read.file"]
+                .iter()
+                .all(|name| text.contains(name)),
+            "{text}"
+        );
     }
     assert!(clashing.manifest(Some(Provider::Mcp)).is_ok() && clashing.manifest(None).is_ok());
 }
@@ -185,17 +256,28 @@ fn five() -> i64 {
 fn c_93_a_tool_from_a_function() {
     let runtime = runtime();
     let tools = ToolRegistry::with_runtime(runtime);
-    let tool = ToolSpec::new("lookup", "Looks up.").read_only().function(|args: Lookup, _| async move {
-        Ok(json!([args.sku, args.limit, args.tags]))
-    });
+    let tool = ToolSpec::new("lookup", "Looks up.")
+        .read_only()
+        .function(|args: Lookup, _| async move { Ok(json!([args.sku, args.limit, args.tags])) });
     tools.register(tool).unwrap();
     let result = block_on(tools.dispatch_json("lookup", r#"{"sku":"AB-12"}"#, ToolContext::new())).unwrap();
     assert_eq!(result, r#"{"result":["AB-12",5,null]}"#);
     let list = tools.manifest(None).unwrap();
-    assert_eq!((&list[0]["description"], &list[0]["read_only"]), (&json!("Looks up."), &json!(true)));
+    assert_eq!(
+        (&list[0]["description"], &list[0]["read_only"]),
+        (&json!("Looks up."), &json!(true))
+    );
     let parameters = &list[0]["parameters"];
-    assert_eq!((&parameters["type"], &parameters["required"]), (&json!("object"), &json!(["sku"])));
-    let names: Vec<_> = parameters["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        (&parameters["type"], &parameters["required"]),
+        (&json!("object"), &json!(["sku"]))
+    );
+    let names: Vec<_> = parameters["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     assert_eq!(names, ["sku", "limit", "tags"]);
     assert_eq!(parameters["properties"]["sku"]["type"], "string");
     assert_eq!(parameters["properties"]["limit"]["type"], "integer");
@@ -226,12 +308,20 @@ fn reg_3_arguments_have_to_fit() {
     ];
     for (arguments, path) in &cases {
         let error = block_on(tools.dispatch("lookup", arguments.clone(), ToolContext::new())).unwrap_err();
-        assert_eq!((error.code(), error.field("path")), (Some("invalid_argument"), Some(*path)), "{arguments}");
+        assert_eq!(
+            (error.code(), error.field("path")),
+            (Some("invalid_argument"), Some(*path)),
+            "{arguments}"
+        );
     }
     assert_eq!(ran.get(), 0);
     let events = flushed(&runtime, &log);
     assert_eq!(pairs(&events), cases.len());
-    assert!(of_kind(&events, "tool", "end").iter().all(|end| outcome(end) == "failed"));
+    assert!(
+        of_kind(&events, "tool", "end")
+            .iter()
+            .all(|end| outcome(end) == "failed")
+    );
 }
 
 #[test]
@@ -256,10 +346,15 @@ fn c_94_what_dispatch_takes_and_gives() {
         let later = Instant::now() + Duration::from_secs(10);
         let old = call.context().clone();
         let fresh = ToolContext::new().with_deadline(later);
-        let fresh = fresh.with_caller_id(old.caller_id().cloned().unwrap()).with_metadata(old.metadata().cloned().unwrap());
+        let fresh = fresh
+            .with_caller_id(old.caller_id().cloned().unwrap())
+            .with_metadata(old.metadata().cloned().unwrap());
         next.run(call.with_context(fresh)).await
     }));
-    let context = ToolContext::new().with_caller_id("me").with_metadata(json!({"run": 1})).with_deadline(deadline);
+    let context = ToolContext::new()
+        .with_caller_id("me")
+        .with_metadata(json!({"run": 1}))
+        .with_deadline(deadline);
     let value = Arc::new(json!({"b": 1.50, "a": [1]}));
     let given: Payload = Payload::Json(value.clone());
     let result = block_on(tools.dispatch("t", given, context.clone())).unwrap();
@@ -291,10 +386,16 @@ fn c_95_a_middleware_refuses() {
                     let result = next.run(call).await;
                     let error = result.as_ref().unwrap_err();
                     sink.push(error.field("reason").unwrap());
-                    if rescued { Ok(json!("rescued").into()) } else { result }
+                    if rescued {
+                        Ok(json!("rescued").into())
+                    } else {
+                        result
+                    }
                 }
             }))
-            .use_middleware(middleware_fn("P", |_, _| async { Err(Error::denied("pay", "over limit")) }))
+            .use_middleware(middleware_fn("P", |_, _| async {
+                Err(Error::denied("pay", "over limit"))
+            }))
             .use_middleware(Named("I", order.clone(), None));
         let result = dispatch(&tools, "pay");
         assert_eq!((order.texts(), ran.get()), (vec!["over limit".to_owned()], 0));
@@ -303,12 +404,21 @@ fn c_95_a_middleware_refuses() {
         let own = &events[1]["metadata"];
         if rescued {
             assert_eq!(result.unwrap(), "rescued");
-            assert_eq!((outcome(&events[1]), &own["callweir.short_circuited"]), ("succeeded", &json!(true)));
+            assert_eq!(
+                (outcome(&events[1]), &own["callweir.short_circuited"]),
+                ("succeeded", &json!(true))
+            );
         } else {
             let error = result.unwrap_err();
             assert_eq!(error.kind(), Some(ErrorKind::ToolCallDenied));
-            assert_eq!((error.field("tool"), error.field("reason")), (Some("pay"), Some("over limit")));
-            assert_eq!((outcome(&events[1]), &own["error.type"]), ("refused", &json!("denied")));
+            assert_eq!(
+                (error.field("tool"), error.field("reason")),
+                (Some("pay"), Some("over limit"))
+            );
+            assert_eq!(
+                (outcome(&events[1]), &own["error.type"]),
+                ("refused", &json!("denied"))
+            );
         }
     }
 }
@@ -330,20 +440,26 @@ fn c_96_a_tool_called_directly() {
     assert_eq!((direct.into_json().unwrap(), asked.get()), (json!({"a": 1}), 0));
     assert_eq!(flushed(&runtime, &log).len(), 0);
     assert!(block_on(tool.execute_with(json!(1), ToolContext::new())).is_err());
-    assert_eq!(dispatch(&tools, "t").unwrap_err().kind(), Some(ErrorKind::ToolCallDenied));
+    assert_eq!(
+        dispatch(&tools, "t").unwrap_err().kind(),
+        Some(ErrorKind::ToolCallDenied)
+    );
     assert_eq!(asked.get(), 1);
 }
 
 #[test]
 fn c_97_a_middleware_tested_alone() {
-    let changes = Arc::new(middleware_fn("changes", |call: ToolCall, next: Next| async move {
-        next.run(call.with_arguments(json!("changed"))).await
-    }));
+    let changes = Arc::new(middleware_fn(
+        "changes",
+        |call: ToolCall, next: Next| async move { next.run(call.with_arguments(json!("changed"))).await },
+    ));
     let twice = Arc::new(middleware_fn("twice", |call: ToolCall, next: Next| async move {
         next.run(call.clone()).await?;
         next.run(call).await
     }));
-    let denies = Arc::new(middleware_fn("denies", |call: ToolCall, _| async move { Err(Error::denied(&**call.name(), "no")) }));
+    let denies = Arc::new(middleware_fn("denies", |call: ToolCall, _| async move {
+        Err(Error::denied(&**call.name(), "no"))
+    }));
     let seen = Log::default();
     let sink = seen.clone();
     let next = Next::from_fn(move |call: ToolCall| {
@@ -351,15 +467,26 @@ fn c_97_a_middleware_tested_alone() {
         async move { Ok(call.into_arguments()) }
     });
     let descriptor = echo_tool("t", &Count::default()).descriptor().clone();
-    let make = || ToolCall::new("t", json!(1), ToolContext::new().with_caller_id("me")).with_descriptor(descriptor.clone());
+    let make = || {
+        ToolCall::new("t", json!(1), ToolContext::new().with_caller_id("me"))
+            .with_descriptor(descriptor.clone())
+    };
     block_on(changes.run(make(), next.clone())).unwrap();
     block_on(twice.run(make(), next.clone())).unwrap();
     let denied = block_on(denies.run(make(), next)).unwrap_err();
-    assert_eq!((seen.texts(), denied.code()), (vec!["\"changed\"".to_owned(), "1".into(), "1".into()], Some("denied")));
+    assert_eq!(
+        (seen.texts(), denied.code()),
+        (
+            vec!["\"changed\"".to_owned(), "1".into(), "1".into()],
+            Some("denied")
+        )
+    );
     let raised = quota(1);
     let fails = raised.clone();
     let next = Next::from_fn(move |_| std::future::ready(Err(fails.clone())));
-    let twice = Arc::new(middleware_fn("pass", |call: ToolCall, next: Next| async move { next.run(call).await }));
+    let twice = Arc::new(middleware_fn("pass", |call: ToolCall, next: Next| async move {
+        next.run(call).await
+    }));
     assert!(block_on(twice.run(make(), next)).unwrap_err().same(&raised));
 }
 
@@ -387,11 +514,20 @@ async fn c_27_per_call_state_on_a_shared_middleware() {
     let count = Count::default();
     tools.use_middleware(Counts(count.clone()));
     let part = tools.subset(["t"]).unwrap();
-    let run = |tools: ToolRegistry, n: u64| async move { tools.dispatch("t", json!({"n": n}), ToolContext::new()).await };
+    let run = |tools: ToolRegistry, n: u64| async move {
+        tools.dispatch("t", json!({"n": n}), ToolContext::new()).await
+    };
     let (a, b) = tokio::join!(run(tools.clone(), 1), run(part.clone(), 2));
-    assert_eq!((a.unwrap().into_json().unwrap(), b.unwrap().into_json().unwrap()), (json!(1), json!(2)));
+    assert_eq!(
+        (a.unwrap().into_json().unwrap(), b.unwrap().into_json().unwrap()),
+        (json!(1), json!(2))
+    );
     assert_eq!(count.get(), 2);
-    let same = tools.middleware().iter().zip(part.middleware()).all(|(a, b)| Arc::ptr_eq(a, &b));
+    let same = tools
+        .middleware()
+        .iter()
+        .zip(part.middleware())
+        .all(|(a, b)| Arc::ptr_eq(a, &b));
     assert!(same && tools.middleware()[0].as_any().is::<Counts>());
 }
 
@@ -403,15 +539,31 @@ fn reg_8_reg_4_nested_registries_keep_their_middleware() {
     let inner = registry(&runtime, &["x"], &Count::default());
     inner.use_middleware(Named("inner", order.clone(), None));
     let middle = ToolRegistry::with_runtime(runtime.clone());
-    middle.register(inner).unwrap().use_middleware(Named("middle", order.clone(), None));
+    middle
+        .register(inner)
+        .unwrap()
+        .use_middleware(Named("middle", order.clone(), None));
     let outer = registry(&runtime, &["y"], &Count::default());
-    outer.use_middleware(Named("outer", order.clone(), None)).register(middle).unwrap();
+    outer
+        .use_middleware(Named("outer", order.clone(), None))
+        .register(middle)
+        .unwrap();
     dispatch(&outer, "x").unwrap();
     dispatch(&outer, "y").unwrap();
     assert_eq!(order.texts(), ["outer", "middle", "inner", "outer"]);
-    let explained: Vec<_> = outer.explain("x", None).unwrap().iter().filter(|line| line.level == "registry").map(|line| line.name.to_string()).collect();
+    let explained: Vec<_> = outer
+        .explain("x", None)
+        .unwrap()
+        .iter()
+        .filter(|line| line.level == "registry")
+        .map(|line| line.name.to_string())
+        .collect();
     assert_eq!(explained, ["outer", "middle", "inner"]);
-    let names: Vec<_> = outer.middleware().iter().map(|one| one.name().to_string()).collect();
+    let names: Vec<_> = outer
+        .middleware()
+        .iter()
+        .map(|one| one.name().to_string())
+        .collect();
     assert_eq!(names, ["outer"]);
     assert_eq!(pairs(&flushed(&runtime, &log)), 2);
 }

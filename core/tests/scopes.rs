@@ -10,12 +10,20 @@ use common::*;
 use serde_json::{Value, json};
 
 fn open(runtime: &callweir::Runtime, name: &str, parent: Option<&Scope>) -> Scope {
-    runtime.open_scope(name, ScopeType::Function, parent.cloned(), ScopeOptions::default()).unwrap()
+    runtime
+        .open_scope(
+            name,
+            ScopeType::Function,
+            parent.cloned(),
+            ScopeOptions::default(),
+        )
+        .unwrap()
 }
 
 fn ends(events: &[Value]) -> Vec<(&str, &str)> {
     let ends = events.iter().filter(|event| event["scope_category"] == "end");
-    ends.map(|end| (end["name"].as_str().unwrap(), outcome(end))).collect()
+    ends.map(|end| (end["name"].as_str().unwrap(), outcome(end)))
+        .collect()
 }
 
 #[test]
@@ -30,20 +38,30 @@ fn c_13_odd_closes() {
     let set: std::collections::HashSet<_> = [a.clone(), a.clone(), b.clone()].into_iter().collect();
     assert_eq!(set.len(), 2);
     let handle = a.clone();
-    std::thread::spawn(move || handle.close(CloseOptions::default())).join().unwrap();
+    std::thread::spawn(move || handle.close(CloseOptions::default()))
+        .join()
+        .unwrap();
     for scope in [&a, &b, &c] {
         assert!(!scope.is_open());
         scope.close(CloseOptions::default());
     }
     let events = flushed(&runtime, &log);
-    let expected = [("lost", "abandoned"), ("c", "abandoned"), ("b", "abandoned"), ("a", "succeeded")];
+    let expected = [
+        ("lost", "abandoned"),
+        ("c", "abandoned"),
+        ("b", "abandoned"),
+        ("a", "succeeded"),
+    ];
     assert_eq!(ends(&events), expected);
     // What is opened inside a closed scope belongs to the nearest open one, or to nobody.
     let late = open(&runtime, "late", Some(&c));
     assert!(late.is_open());
     late.close(CloseOptions::default());
     let normal = open(&runtime, "normal", None);
-    normal.close(CloseOptions { output: Some(json!(1)), ..CloseOptions::default() });
+    normal.close(CloseOptions {
+        output: Some(json!(1)),
+        ..CloseOptions::default()
+    });
     assert_eq!(pairs(&flushed(&runtime, &log)), 6);
     assert_eq!(log.all().last().unwrap()["data"], 1);
 }
@@ -61,7 +79,10 @@ async fn c_12_siblings_do_not_disturb_each_other() {
                 own.within(async {
                     tokio::time::sleep(Duration::from_millis(n * 7 % 13)).await;
                     assert_eq!(Scope::current().as_ref(), Some(&own));
-                    echo("call", json!({}), &Count::default()).execute(runtime.clone()).await.unwrap();
+                    echo("call", json!({}), &Count::default())
+                        .execute(runtime.clone())
+                        .await
+                        .unwrap();
                     let inner = open(&runtime, &format!("inner{n}"), Scope::current().as_ref());
                     tokio::task::yield_now().await;
                     inner.close(CloseOptions::default());
@@ -79,7 +100,8 @@ async fn c_12_siblings_do_not_disturb_each_other() {
     assert_eq!(pairs(&events), 61);
     let id = |name: &str| events.iter().find(|event| event["name"] == name).unwrap()["uuid"].clone();
     for n in 0..20 {
-        let parent = |name: &str| events.iter().find(|event| event["name"] == name).unwrap()["parent_uuid"].clone();
+        let parent =
+            |name: &str| events.iter().find(|event| event["name"] == name).unwrap()["parent_uuid"].clone();
         assert_eq!(parent(&format!("child{n}")), id("p"));
         assert_eq!(parent(&format!("inner{n}")), id(&format!("child{n}")));
     }
@@ -97,7 +119,10 @@ fn c_09_a_tool_sees_its_own_call_and_a_fresh_thread_sees_nothing() {
         async move {
             let current = Scope::current().unwrap();
             assert_eq!(call.scope(), Some(&current));
-            sink.push(json!([current.name().to_string(), current.parent().unwrap().name().to_string()]));
+            sink.push(json!([
+                current.name().to_string(),
+                current.parent().unwrap().name().to_string()
+            ]));
             sink.push(std::thread::spawn(|| Scope::current().is_none()).join().unwrap());
             Ok(json!(null).into())
         }
@@ -125,7 +150,9 @@ fn c_98_every_scope_type() {
             data_schema: Some(json!({"s": 1})),
             timestamp: Some(std::time::UNIX_EPOCH),
         };
-        let scope = runtime.open_scope(category.name(), *category, None, options).unwrap();
+        let scope = runtime
+            .open_scope(category.name(), *category, None, options)
+            .unwrap();
         scope.close(CloseOptions {
             output: Some(json!({"out": 1})),
             metadata: Some(json!({"n": 1})),
@@ -141,8 +168,14 @@ fn c_98_every_scope_type() {
             assert_eq!(event["attributes"], json!(["parallel", "remote"]));
             assert_eq!(event["data_schema"], json!({"s": 1}));
         }
-        assert_eq!((&pair[0]["data"], &pair[0]["metadata"]), (&json!({"in": 1}), &json!({"m": 1})));
-        assert_eq!((&pair[1]["data"], &pair[1]["metadata"]["n"]), (&json!({"out": 1}), &json!(1)));
+        assert_eq!(
+            (&pair[0]["data"], &pair[0]["metadata"]),
+            (&json!({"in": 1}), &json!({"m": 1}))
+        );
+        assert_eq!(
+            (&pair[1]["data"], &pair[1]["metadata"]["n"]),
+            (&json!({"out": 1}), &json!(1))
+        );
         assert_eq!(pair[0]["timestamp"], "1970-01-01T00:00:00.000000Z");
         assert_eq!(pair[1]["timestamp"], "1970-01-01T00:00:01.000000Z");
     }
@@ -152,7 +185,11 @@ fn c_98_every_scope_type() {
 fn c_99_guards_end_once_however_they_are_left() {
     let runtime = runtime();
     let log = record(&runtime);
-    let guard = |name: &str| runtime.scope(name.to_owned(), ScopeType::Function, ScopeOptions::default()).unwrap();
+    let guard = |name: &str| {
+        runtime
+            .scope(name.to_owned(), ScopeType::Function, ScopeOptions::default())
+            .unwrap()
+    };
     drop(guard("plain"));
     let value = guard("sync").run_sync(|| {
         assert_eq!(&**Scope::current().unwrap().name(), "sync");
@@ -160,9 +197,12 @@ fn c_99_guards_end_once_however_they_are_left() {
     });
     assert_eq!(value.unwrap(), 5);
     let raised = quota(6);
-    let same = guard("fails").run_sync(|| Err::<(), Error>(raised.clone())).unwrap_err();
+    let same = guard("fails")
+        .run_sync(|| Err::<(), Error>(raised.clone()))
+        .unwrap_err();
     assert!(same.same(&raised));
-    let inner = callweir::block_on(guard("async").run(async { Ok(Scope::current().unwrap().name().to_string()) }));
+    let inner =
+        callweir::block_on(guard("async").run(async { Ok(Scope::current().unwrap().name().to_string()) }));
     assert_eq!(inner.unwrap(), "async");
     let failed = callweir::block_on(guard("denied").run(async { Err::<(), _>(Error::denied("t", "no")) }));
     assert_eq!(failed.unwrap_err().code(), Some("denied"));
@@ -175,7 +215,10 @@ fn c_99_guards_end_once_however_they_are_left() {
         guard("panics").run_sync(|| -> callweir::Result<()> { panic!("inside") })
     }));
     assert!(panics.is_err());
-    guard("closed").close(CloseOptions { outcome: Some(Outcome::Failed), ..CloseOptions::default() });
+    guard("closed").close(CloseOptions {
+        outcome: Some(Outcome::Failed),
+        ..CloseOptions::default()
+    });
     assert!(Scope::current().is_none());
     let events = flushed(&runtime, &log);
     let expected = [
@@ -190,7 +233,10 @@ fn c_99_guards_end_once_however_they_are_left() {
         ("closed", "failed"),
     ];
     assert_eq!(ends(&events), expected);
-    let types: Vec<_> = events.iter().filter_map(|event| event["metadata"]["error.type"].as_str()).collect();
+    let types: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["metadata"]["error.type"].as_str())
+        .collect();
     assert_eq!(types, ["Quota", "denied", "internal"]);
 }
 
@@ -205,7 +251,10 @@ fn c_100_a_scope_in_two_processes() {
     let value: Value = serde_json::from_str(&sent).unwrap();
     let parent = value["traceparent"].as_str().unwrap();
     let parts: Vec<_> = parent.split('-').collect();
-    assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [2, 32, 16, 2]);
+    assert_eq!(
+        parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+        [2, 32, 16, 2]
+    );
     assert_eq!(parts[1], root.uuid().simple().to_string());
     assert!(s.uuid().simple().to_string().ends_with(parts[2]));
     let attached = there.attach(&Propagation::from_json(&value).unwrap());
@@ -241,24 +290,36 @@ fn fam_8_scope_local_entries_hold_inside_and_go_with_the_scope() {
     let inner = open(&runtime, "inner", Some(&outer));
     let sibling = open(&runtime, "sibling", None);
     let gate = || Handler::gate(|_| Ok(Verdict::reject("local")));
-    runtime.register(Family::ToolConditionalExecution, "g", gate(), &in_scope(&outer)).unwrap();
+    runtime
+        .register(Family::ToolConditionalExecution, "g", gate(), &in_scope(&outer))
+        .unwrap();
     let log = record_as(&runtime, "local", Some(&outer));
     let allowed = |scope: Option<&Scope>| {
         let mut invocation = echo("t", json!({}), &Count::default());
         invocation.parent = scope.cloned();
         call(&runtime, invocation).is_ok()
     };
-    for (scope, expected) in [(Some(&outer), false), (Some(&inner), false), (Some(&sibling), true), (None, true)] {
+    for (scope, expected) in [
+        (Some(&outer), false),
+        (Some(&inner), false),
+        (Some(&sibling), true),
+        (None, true),
+    ] {
         assert_eq!(allowed(scope), expected);
     }
     assert_eq!(marks(&flushed(&runtime, &log)).len(), 2);
     outer.close(CloseOptions::default());
     assert!(allowed(Some(&inner)) && allowed(Some(&outer)));
-    let closed = runtime.register(Family::ToolConditionalExecution, "g", gate(), &in_scope(&outer)).unwrap_err();
+    let closed = runtime
+        .register(Family::ToolConditionalExecution, "g", gate(), &in_scope(&outer))
+        .unwrap_err();
     assert_eq!(closed.code(), Some("already_ended"));
     assert_eq!(runtime.registrations_list(), []);
     // The scope's own end is still seen by what it owned.
-    assert_eq!(ends(&flushed(&runtime, &log)).last(), Some(&("outer", "succeeded")));
+    assert_eq!(
+        ends(&flushed(&runtime, &log)).last(),
+        Some(&("outer", "succeeded"))
+    );
 }
 
 #[test]
@@ -267,10 +328,14 @@ fn scp_3_calls_that_still_run_are_left_alone() {
     let log = record(&runtime);
     let scope = open(&runtime, "s", None);
     let closes = scope.clone();
-    let mut invocation = callweir::Invocation::new("t", json!({}), callweir::work(move |_| {
-        closes.close(CloseOptions::default());
-        async { Ok(json!(1).into()) }
-    }));
+    let mut invocation = callweir::Invocation::new(
+        "t",
+        json!({}),
+        callweir::work(move |_| {
+            closes.close(CloseOptions::default());
+            async { Ok(json!(1).into()) }
+        }),
+    );
     invocation.parent = Some(scope.clone());
     call(&runtime, invocation).unwrap();
     let events = flushed(&runtime, &log);
@@ -287,7 +352,9 @@ fn scp_1_ten_thousand_levels_are_no_trouble() {
     for _ in 0..10_000 {
         deep = open(&runtime, "d", Some(&deep));
     }
-    runtime.register(Family::ToolExecution, "p", pass(), &in_scope(&root)).unwrap();
+    runtime
+        .register(Family::ToolExecution, "p", pass(), &in_scope(&root))
+        .unwrap();
     let mut invocation = echo("t", json!({}), &Count::default());
     invocation.parent = Some(deep.clone());
     call(&runtime, invocation).unwrap();

@@ -109,7 +109,10 @@ impl ManualCall {
     /// Ends the call and queues its end event; a second end is [`AlreadyEnded`](ErrorKind::AlreadyEnded).
     ///
     /// After shutdown it does nothing: the call has ended as abandoned.
-    #[allow(clippy::needless_pass_by_value, reason = "options are given away, as in every other call")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "options are given away, as in every other call"
+    )]
     pub fn end(&self, options: EndOptions) -> Result<()> {
         let runtime = self.0.scope.runtime().clone();
         if runtime.is_shut() {

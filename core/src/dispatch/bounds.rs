@@ -15,7 +15,8 @@ pub(crate) const OVERHEAD: usize = 768;
 pub struct Limits {
     /// How many events may wait; beyond it events are dropped in pairs and counted.
     pub events: usize,
-    /// How many bytes may wait; beyond it events are queued without their payload.
+    /// How many bytes may wait; beyond three quarters of it events are queued without their payload, and a full
+    /// queue drops them like the bound of events.
     pub bytes: usize,
     /// How long one sanitizer or subscriber may take for one event.
     pub callback_time: Duration,
@@ -70,9 +71,11 @@ impl Dispatcher {
         let events = self.pending.load(Ordering::Acquire);
         let limits = self.limits.load();
         let bytes = self.pending_bytes.load(Ordering::Acquire);
+        // Room for events without their payload, so that a flood of payloads does not shut out the events.
+        let reserved = if payload > 0 { limits.bytes / 4 } else { 0 };
         if events >= limits.events {
             Admission::Refused
-        } else if bytes + overhead + payload <= limits.bytes {
+        } else if bytes + overhead + payload <= limits.bytes - reserved {
             Admission::Whole
         } else if payload > 0 && bytes + overhead <= limits.bytes {
             Admission::WithoutPayload

@@ -1,13 +1,21 @@
 //! What the tests of the core share.
-#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "each test file uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "each test file uses a part"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callweir::{
-    Error, Family, Handler, Invocation, Limits, Options, Payload, RegisterOptions, Result, Runtime, Scope, ToolCall,
-    ToolRegistry, ToolSpec, block_on, observe, work,
+    Error, Family, Handler, Invocation, Limits, Options, Payload, RegisterOptions, Result, Runtime, Scope,
+    ToolCall, ToolRegistry, ToolSpec, block_on, observe, work,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -27,7 +35,10 @@ impl Log {
         self.0.lock().len()
     }
     pub fn texts(&self) -> Vec<String> {
-        self.all().iter().map(|value| value.as_str().unwrap_or_default().to_owned()).collect()
+        self.all()
+            .iter()
+            .map(|value| value.as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 }
 
@@ -49,7 +60,10 @@ pub fn runtime() -> Runtime {
 }
 
 pub fn runtime_with(limits: Limits) -> Runtime {
-    Runtime::new(Options { limits, ..Options::default() })
+    Runtime::new(Options {
+        limits,
+        ..Options::default()
+    })
 }
 
 /// Subscribes a recorder and returns what it records.
@@ -60,7 +74,9 @@ pub fn record(runtime: &Runtime) -> Log {
 pub fn record_as(runtime: &Runtime, name: &str, scope: Option<&Scope>) -> Log {
     let log = Log::default();
     let sink = log.clone();
-    runtime.subscribe(name, observe(move |event| sink.push(event.to_json())), scope).unwrap();
+    runtime
+        .subscribe(name, observe(move |event| sink.push(event.to_json())), scope)
+        .unwrap();
     log
 }
 
@@ -98,15 +114,23 @@ pub fn simple(runtime: &Runtime) -> Result<Value> {
 }
 
 pub fn add(runtime: &Runtime, family: Family, name: &str, handler: Handler) {
-    runtime.register(family, name, handler, &RegisterOptions::default()).unwrap();
+    runtime
+        .register(family, name, handler, &RegisterOptions::default())
+        .unwrap();
 }
 
 pub fn at(priority: i32) -> RegisterOptions {
-    RegisterOptions { priority, ..RegisterOptions::default() }
+    RegisterOptions {
+        priority,
+        ..RegisterOptions::default()
+    }
 }
 
 pub fn in_scope(scope: &Scope) -> RegisterOptions {
-    RegisterOptions { scope: Some(scope.clone()), ..RegisterOptions::default() }
+    RegisterOptions {
+        scope: Some(scope.clone()),
+        ..RegisterOptions::default()
+    }
 }
 
 /// An around entry that passes on.
