@@ -1,4 +1,14 @@
 //! Failures: who sees which error, and what observers are told.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
+    clippy::too_many_lines,
+    clippy::type_complexity,
+    reason = "a test may fail, and says what it needs where it needs it"
+)]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,4 +1,14 @@
 //! The tool registry: registering, dispatching, middleware, refusals, subsets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
+    clippy::too_many_lines,
+    clippy::type_complexity,
+    reason = "a test may fail, and says what it needs where it needs it"
+)]
+
 mod common;
 
 use std::sync::Arc;
@@ -178,7 +188,11 @@ proptest! {
             }
             tools = made.unwrap();
             let mut order: Vec<usize> = Vec::new();
-            step.into_iter().for_each(|index| if !order.contains(&index) { order.push(index) });
+            for index in step {
+                if !order.contains(&index) {
+                    order.push(index);
+                }
+            }
             present = order;
         }
         let listed: Vec<_> = tools.descriptors().iter().map(|one| one.name.to_string()).collect();
@@ -334,7 +348,7 @@ fn c_94_what_dispatch_takes_and_gives() {
         let context = call.context();
         sink.push(json!([
             *call.arguments().to_json().unwrap(),
-            context.caller_id().map(|id| id.to_string()),
+            context.caller_id().map(ToString::to_string),
             *context.metadata().unwrap().to_json().unwrap(),
             context.deadline() == Some(deadline),
             call.descriptor().map(|one| one.name.to_string()),
@@ -473,9 +487,9 @@ fn c_97_a_middleware_tested_alone() {
     };
     block_on(changes.run(make(), next.clone())).unwrap();
     block_on(twice.run(make(), next.clone())).unwrap();
-    let denied = block_on(denies.run(make(), next)).unwrap_err();
+    let refusal = block_on(denies.run(make(), next)).unwrap_err();
     assert_eq!(
-        (seen.texts(), denied.code()),
+        (seen.texts(), refusal.code()),
         (
             vec!["\"changed\"".to_owned(), "1".into(), "1".into()],
             Some("denied")
@@ -484,10 +498,10 @@ fn c_97_a_middleware_tested_alone() {
     let raised = quota(1);
     let fails = raised.clone();
     let next = Next::from_fn(move |_| std::future::ready(Err(fails.clone())));
-    let twice = Arc::new(middleware_fn("pass", |call: ToolCall, next: Next| async move {
+    let passes = Arc::new(middleware_fn("pass", |call: ToolCall, next: Next| async move {
         next.run(call).await
     }));
-    assert!(block_on(twice.run(make(), next)).unwrap_err().same(&raised));
+    assert!(block_on(passes.run(make(), next)).unwrap_err().same(&raised));
 }
 
 #[tokio::test]

@@ -1,4 +1,15 @@
 //! Scopes: nesting, closing, siblings, guards, propagation, local registrations.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::items_after_statements,
+    clippy::too_many_lines,
+    clippy::type_complexity,
+    clippy::mutable_key_type,
+    reason = "a test may fail, and says what it needs where it needs it"
+)]
+
 mod common;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::{Payload, parse_json};
 
 /// What makes a payload of parsed JSON text.
-pub type Wrap = Box<dyn FnOnce(Value) -> Result<Payload> + Send>;
+pub(crate) type Wrap = Box<dyn FnOnce(Value) -> Result<Payload> + Send>;
 
 /// The arguments of a dispatched call.
 pub enum Arguments {
