@@ -41,7 +41,7 @@ async fn c_82_what_an_event_sanitizer_may_change() {
             callweir::Step::later(async move {
                 let fields = payload.into_json()?;
                 log.push(fields["data"].clone());
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(300));
                 let mut data = fields["data"].clone();
                 data["added"] = json!(true);
                 Ok(Some(
@@ -70,7 +70,7 @@ async fn c_82_what_an_event_sanitizer_may_change() {
     invocation.tool_call_id = Some("id".into());
     let start = std::time::Instant::now();
     let result = invocation.execute(runtime.clone()).await.unwrap();
-    assert!(start.elapsed() < Duration::from_millis(15));
+    assert!(start.elapsed() < Duration::from_millis(200));
     assert_eq!(result.into_json().unwrap(), json!({"card": "5500"}));
     let events = flushed_async(&runtime, &log).await;
     assert_eq!(seen.all(), [json!({"card": "***"})]);

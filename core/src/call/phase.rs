@@ -59,10 +59,11 @@ pub async fn conditional_execution(
         scope: &scope,
         typed: false,
     };
-    match guards
+    let verdict = guards
         .judge(snapshot.chain(Family::ToolConditionalExecution), &call)
-        .await?
-    {
+        .await;
+    scope.discard();
+    match verdict? {
         None => Ok(()),
         Some((reason, by)) => Err(Error::rejected(call.name(), &reason, &by)),
     }
