@@ -1,7 +1,11 @@
 //! `cargo gen`: writes the files that are made from the core's tables, or checks them.
 
+mod python;
+
 use std::fs;
 use std::path::PathBuf;
+
+use callweir::Module;
 
 use crate::workspace::Workspace;
 
@@ -15,7 +19,12 @@ const MARK_LINES: usize = 5;
 ///
 /// A generator is a function in a module of its own that returns one text; its row goes here.
 fn outputs() -> Vec<(PathBuf, String)> {
-    Vec::new()
+    let package = |name: &str| PathBuf::from("bindings-python/python/callweir").join(name);
+    vec![
+        (package("errors.py"), python::errors()),
+        (package("guardrails.py"), python::families(Module::Guardrails)),
+        (package("intercepts.py"), python::families(Module::Intercepts)),
+    ]
 }
 
 /// Writes every file that differs.

@@ -1,0 +1,245 @@
+"""What the native module does in Python: plain forms of values, event loops, threads.
+
+Nothing here is public.
+"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage]
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar
+from types import CoroutineType, coroutine
+from typing import Any
+
+from . import _pool
+
+__all__ = ["CoroutineType"]
+
+NOT_PLAIN: Any = object()
+"""What `plain` gives for a value that has no plain form."""
+
+current_scope: ContextVar[Any] = ContextVar("callweir_scope", default=None)
+echo: ContextVar[int | None] = ContextVar("callweir_echo", default=None)
+"""How many callbacks of the dispatcher lie behind a task; None outside them."""
+
+run_pooled = _pool.run
+
+
+def plain(value: Any) -> Any:
+    """Gives the plain form of a date, data class, model or object with `toJSON`."""
+    datetime = sys.modules.get("datetime")
+    if datetime is not None:
+        if isinstance(value, datetime.datetime):
+            # RFC 3339 wants an offset; a naive time is local time, as everywhere in Python.
+            aware = value if value.tzinfo is not None else value.astimezone()
+            text: str = aware.isoformat()
+            return text[:-6] + "Z" if text.endswith("+00:00") else text
+        if isinstance(value, (datetime.date, datetime.time)):
+            return value.isoformat()
+    kind: type[Any] = type(value)
+    fields = getattr(kind, "__dataclass_fields__", None)
+    if fields is not None:
+        dataclasses = sys.modules["dataclasses"]
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if callable(getattr(kind, "model_dump", None)):
+        return value.model_dump(mode="json")
+    if callable(getattr(kind, "toJSON", None)):
+        return value.toJSON()
+    return NOT_PLAIN
+
+
+def log(message: str) -> None:
+    """Writes a warning; it names types and never the text of an error."""
+    import logging
+
+    logging.getLogger("callweir").warning(message)
+
+
+def read_verdict(value: Any) -> tuple[bool, str] | None:
+    """Reads a verdict object; None for anything else."""
+    from . import Verdict
+
+    return (value.allowed, value.reason) if isinstance(value, Verdict) else None
+
+
+def is_async(function: Any) -> bool:
+    """Says whether calling a function gives a coroutine, as far as can be seen without calling it."""
+    while hasattr(function, "func") and hasattr(function, "keywords"):
+        function = function.func
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", function) if not hasattr(function, "__func__") else function
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    # CO_COROUTINE; `inspect` says the same and takes ten times as long to import.
+    return code is not None and bool(code.co_flags & 0x80)
+
+
+def in_trio() -> bool:
+    """Says whether trio runs on this thread."""
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def park() -> tuple[Any, Callable[[], None]]:
+    """Gives an awaitable of the running loop's own kind, and what ends the wait for it from any thread."""
+    loop = _get_running_loop()
+    if loop is None:
+        return _park_trio()
+    future = loop.create_future()
+
+    def settle() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def resume() -> None:
+        if _get_running_loop() is loop:
+            settle()
+            return
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:
+            # The loop has closed: nobody waits there any more.
+            pass
+
+    return future.__await__(), resume
+
+
+def _park_trio() -> tuple[Any, Callable[[], None]]:
+    import trio
+
+    task = trio.lowlevel.current_task()
+    token = trio.lowlevel.current_trio_token()
+    waiting = False
+
+    def settle() -> None:
+        nonlocal waiting
+        if waiting:
+            waiting = False
+            trio.lowlevel.reschedule(task)
+
+    def resume() -> None:
+        try:
+            token.run_sync_soon(settle, idempotent=True)
+        except trio.RunFinishedError:
+            pass
+
+    def abort(_: Any) -> Any:
+        nonlocal waiting
+        waiting = False
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def wait() -> None:
+        nonlocal waiting
+        waiting = True
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    return wait(), resume
+
+
+class _Awaiting:
+    """Makes an awaitable of the iterator that `__await__` gave."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __await__(self) -> Any:
+        return self.iterator
+
+
+_tasks: set[Any] = set()
+
+
+def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable[[Any, Any], None]) -> None:
+    """Runs a callback's coroutine on its own loop, or on a private one where that loop has closed."""
+
+    async def run() -> None:
+        echo.set((echo.get() or 0) + 1)
+        try:
+            value = await (iterator if type(iterator) is CoroutineType else _Awaiting(iterator))
+        except BaseException as error:
+            settle(None, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            settle(value, None)
+
+    home = context.copy() if context is not None else None
+
+    def start() -> None:
+        task = loop.create_task(run(), context=home)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    if loop is not None and not loop.is_closed():
+        try:
+            if _get_running_loop() is loop:
+                start()
+            else:
+                loop.call_soon_threadsafe(start)
+            return
+        except RuntimeError:
+            # It closed in between.
+            pass
+    _run_privately(run, home)
+
+
+def _run_privately(run: Callable[[], Coroutine[Any, Any, None]], home: Context | None) -> None:
+    import asyncio
+
+    if home is not None:
+        home.run(asyncio.run, run())
+    else:
+        asyncio.run(run())
+
+
+@coroutine
+def _cancel(target: Any, awaited: Any) -> Generator[Any, Any, None]:
+    """Cancels a suspended coroutine as its task would have done, and lets its clean-up await."""
+    import asyncio
+
+    if isinstance(awaited, asyncio.Future):
+        awaited.cancel()
+    step: Callable[[], Any] = lambda: target.throw(asyncio.CancelledError())
+    while True:
+        try:
+            yielded = step()
+        except (StopIteration, asyncio.CancelledError):
+            return
+        try:
+            value = yield yielded
+        except BaseException as error:
+            failure = error
+            step = lambda: target.throw(failure)
+        else:
+            step = lambda: target.send(value)
+
+
+def abandon(target: Any, awaited: Any, loop: Any) -> None:
+    """Ends a coroutine that nobody waits for any more: cancelled on its loop, or closed where that has ended."""
+
+    async def finish() -> None:
+        try:
+            await _cancel(target, awaited)
+        except Exception:
+            # Its caller has gone; what it raises in its clean-up has nobody to go to.
+            pass
+
+    def start() -> None:
+        task = loop.create_task(finish())
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    try:
+        if loop is not None and _get_running_loop() is loop:
+            start()
+            return
+        if loop is not None and loop.is_running():
+            loop.call_soon_threadsafe(start)
+            return
+    except RuntimeError:
+        pass
+    try:
+        target.close()
+    except Exception:
+        pass

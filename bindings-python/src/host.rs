@@ -1,0 +1,162 @@
+//! What the interpreter lends the dispatcher: contexts, event loops, batches.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use callweir::foreign::{DispatchHost, HostLoop, Origin, Runnable};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::statics::statics;
+
+/// The interpreter as a host.
+pub(crate) struct Interpreter;
+
+impl DispatchHost for Interpreter {
+    fn capture(&self) -> Origin {
+        // A thread of the core may emit too (a call dropped there); it has no Python context.
+        Python::try_attach(|py| capture(py).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn batch(&self, run: &mut dyn FnMut()) {
+        // Held over the batch: each callback then costs no hand-over of its own.
+        if Python::try_attach(|_| run()).is_none() {
+            std::thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+    }
+
+    fn log(&self, message: &str) {
+        let _ = Python::try_attach(|py| statics(py)?.support.bind(py).call_method1("log", (message,)).map(drop));
+    }
+}
+
+/// A captured context.
+pub(crate) struct Captured(pub(crate) Py<PyAny>);
+
+fn capture(py: Python<'_>) -> PyResult<Origin> {
+    let known = statics(py)?;
+    let context = known.copy_context.bind(py).call0()?.unbind();
+    let echo = known.echo.bind(py).call_method0("get")?.extract::<Option<u32>>()?.unwrap_or(0);
+    let event_loop = current_loop(py)?.map(|found| found as Arc<dyn HostLoop>);
+    Ok(Origin { context: Some(Arc::new(Captured(context))), event_loop, echo })
+}
+
+/// An asyncio event loop.
+pub(crate) struct EventLoop {
+    pub(crate) event_loop: Py<PyAny>,
+    lanes: Mutex<VecDeque<Runnable>>,
+    called: AtomicBool,
+    me: Weak<Self>,
+}
+
+thread_local! {
+    static LAST: std::cell::RefCell<Option<Arc<EventLoop>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Returns the loop that runs on this thread.
+pub(crate) fn current_loop(py: Python<'_>) -> PyResult<Option<Arc<EventLoop>>> {
+    let running = statics(py)?.running_loop.bind(py).call0()?;
+    if running.is_none() {
+        return Ok(None);
+    }
+    LAST.with_borrow_mut(|last| {
+        if let Some(known) = last.as_ref().filter(|known| known.event_loop.is(&running)) {
+            return Ok(Some(known.clone()));
+        }
+        let made = Arc::new_cyclic(|me| EventLoop {
+            event_loop: running.unbind(),
+            lanes: Mutex::new(VecDeque::new()),
+            called: AtomicBool::new(false),
+            me: me.clone(),
+        });
+        *last = Some(made.clone());
+        Ok(Some(made))
+    })
+}
+
+impl EventLoop {
+    /// Calls a function soon on the loop, from any thread.
+    pub(crate) fn call_soon<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: impl pyo3::call::PyCallArgs<'py>,
+    ) -> PyResult<()> {
+        let here = statics(py)?.running_loop.bind(py).call0()?.is(&self.event_loop);
+        let how = if here { "call_soon" } else { "call_soon_threadsafe" };
+        self.event_loop.bind(py).getattr(how)?.call1(arguments).map(drop)
+    }
+
+    /// Runs the lanes that wait for this loop; called on the loop.
+    pub(crate) fn drain(self: &Arc<Self>) {
+        self.called.store(false, Ordering::Release);
+        let lanes: Vec<_> = self.lanes.lock().drain(..).collect();
+        let me: Arc<dyn HostLoop> = self.clone();
+        lanes.into_iter().for_each(|lane| lane.run(&me));
+    }
+}
+
+impl HostLoop for EventLoop {
+    fn schedule(&self, lane: Runnable) -> bool {
+        self.lanes.lock().push_back(lane);
+        if self.called.swap(true, Ordering::AcqRel) {
+            return true;
+        }
+        let scheduled = Python::try_attach(|py| {
+            let Some(me) = self.me.upgrade() else { return false };
+            Bound::new(py, Drain(me)).and_then(|drain| self.call_soon(py, (drain,))).is_ok()
+        });
+        if scheduled == Some(true) {
+            return true;
+        }
+        self.called.store(false, Ordering::Release);
+        // The lane that was just added goes back to who asked; others are moved when the watch finds them.
+        drop(self.lanes.lock().pop_back());
+        false
+    }
+
+    fn is_closed(&self) -> bool {
+        Python::try_attach(|py| {
+            self.event_loop.bind(py).call_method0("is_closed").and_then(|closed| closed.extract()).unwrap_or(true)
+        })
+        .unwrap_or(true)
+    }
+
+    fn id(&self) -> usize {
+        self.event_loop.as_ptr() as usize
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// Calls back into [`EventLoop::drain`].
+#[pyclass(module = "callweir._native", frozen)]
+struct Drain(Arc<EventLoop>);
+
+#[pymethods]
+impl Drain {
+    fn __call__(&self) {
+        self.0.drain();
+    }
+}
+
+/// Returns the event loop of an origin, or the running one, or None.
+pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
+    match origin.event_loop.as_ref().and_then(|event_loop| event_loop.as_any().downcast_ref::<EventLoop>()) {
+        Some(event_loop) => event_loop.event_loop.bind(py).clone(),
+        None => {
+            let running = statics(py).and_then(|known| known.running_loop.bind(py).call0());
+            running.unwrap_or_else(|_| py.None().into_bound(py))
+        }
+    }
+}
+
+/// Returns the context of an origin, or None.
+pub(crate) fn context_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
+    match origin.context.as_ref().and_then(|context| context.downcast_ref::<Captured>()) {
+        Some(captured) => captured.0.bind(py).clone(),
+        None => py.None().into_bound(py),
+    }
+}

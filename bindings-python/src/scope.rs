@@ -1,0 +1,141 @@
+//! Scopes as Python sees them: handles, and the context variable that holds the current one.
+
+use callweir::{CloseOptions, Outcome, Scope};
+use pyo3::prelude::*;
+
+use crate::error::to_py;
+use crate::runtime::timestamp;
+use crate::statics::statics;
+use crate::value::{Default, optional_json};
+
+/// A handle of a scope; all handles of one scope are equal.
+#[pyclass(module = "callweir", frozen, name = "ScopeHandle", eq, hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ScopeHandle(pub(crate) Scope);
+
+/// Returns the current scope of the task.
+pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Scope>> {
+    let value = statics(py)?.scope.bind(py).call_method0(pyo3::intern!(py, "get"))?;
+    if value.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(value.cast::<ScopeHandle>()?.get().0.clone()))
+}
+
+/// Returns the scope that was given, or the current one.
+pub(crate) fn given_or_current(py: Python<'_>, given: Option<&ScopeHandle>) -> PyResult<Option<Scope>> {
+    match given {
+        Some(handle) => Ok(Some(handle.0.clone())),
+        None => current(py),
+    }
+}
+
+/// Makes a scope current and returns the token that undoes it.
+pub(crate) fn set(py: Python<'_>, scope: &Scope) -> PyResult<Py<PyAny>> {
+    let handle = Bound::new(py, ScopeHandle(scope.clone()))?;
+    statics(py)?.scope_set.bind(py).call1((handle,)).map(Bound::unbind)
+}
+
+/// Undoes [`set`].
+pub(crate) fn reset(py: Python<'_>, token: Py<PyAny>) -> PyResult<()> {
+    statics(py)?.scope_reset.bind(py).call1((token,)).map(drop)
+}
+
+/// Returns the current scope, or None.
+#[pyfunction]
+pub(crate) fn get_handle(py: Python<'_>) -> PyResult<Option<ScopeHandle>> {
+    Ok(current(py)?.map(ScopeHandle))
+}
+
+#[pymethods]
+impl ScopeHandle {
+    /// The id.
+    #[getter]
+    fn uuid(&self) -> String {
+        self.0.uuid().to_string()
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The type.
+    #[getter]
+    fn scope_type(&self) -> &'static str {
+        self.0.category().name()
+    }
+
+    /// The id of the scope around it.
+    #[getter]
+    fn parent_uuid(&self) -> Option<String> {
+        self.0.parent_uuid().map(|id| id.to_string())
+    }
+
+    /// The scope around it.
+    #[getter]
+    fn parent(&self) -> Option<Self> {
+        self.0.parent().cloned().map(Self)
+    }
+
+    /// Whether it has not ended yet.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.0.is_open()
+    }
+
+    /// Closes the scope; what is open inside ends first. Closing a closed scope does nothing.
+    #[pyo3(signature = (output=None, *, metadata=None, outcome=None, error_type=None, timestamp=None))]
+    fn close(
+        &self,
+        py: Python<'_>,
+        output: Option<&Bound<'_, PyAny>>,
+        metadata: Option<&Bound<'_, PyAny>>,
+        outcome: Option<&str>,
+        error_type: Option<String>,
+        timestamp: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let default = Default::default();
+        let options = CloseOptions {
+            output: optional_json(output, &default)?,
+            metadata: optional_json(metadata, &default)?,
+            outcome: outcome.map(str::parse::<Outcome>).transpose().map_err(|error| to_py(py, &error))?,
+            error_type,
+            timestamp: timestamp.map(self::timestamp).transpose()?,
+        };
+        self.0.close(options);
+        Ok(())
+    }
+
+    /// Makes the scope current; returns what `leave` needs.
+    fn enter(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        set(py, &self.0)
+    }
+
+    /// Makes the scope from before `enter` current again.
+    fn leave(&self, py: Python<'_>, token: Py<PyAny>) {
+        // Left in another task than it was entered in: there is nothing to undo there.
+        let _ = reset(py, token);
+    }
+
+    /// Makes the nearest open scope around this one current, if this one is.
+    fn step_out(&self, py: Python<'_>) -> PyResult<()> {
+        if current(py)?.as_ref() != Some(&self.0) {
+            return Ok(());
+        }
+        let around = std::iter::successors(self.0.parent(), |scope| scope.parent()).find(|scope| scope.is_open());
+        let value = around.map(|scope| Bound::new(py, Self(scope.clone()))).transpose()?;
+        statics(py)?.scope_set.bind(py).call1((value,)).map(drop)
+    }
+
+    /// Returns what another process needs to continue under the scope.
+    fn propagation(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let json = self.0.propagation().to_json();
+        crate::value::from_json(py, &json).map(Bound::unbind).map_err(|error| to_py(py, &error))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ScopeHandle({} {})", self.0.category(), self.0.name())
+    }
+}
