@@ -89,5 +89,5 @@ __all__ = [
     "subscribers",
     "tool",
     "tools",
-    *errors.__all__,
 ]
+__all__ += errors.__all__

@@ -145,7 +145,8 @@ class Cancelled(Error):
     code: str = "cancelled"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("Cancelled", {}) if message is None else message, code=code)
+        text = _native.describe("Cancelled", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class TimedOut(ToolCallFailed, TimeoutError):
@@ -155,7 +156,8 @@ class TimedOut(ToolCallFailed, TimeoutError):
     code: str = "timed_out"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("TimedOut", {}) if message is None else message, code=code)
+        text = _native.describe("TimedOut", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class Expired(Error):
@@ -165,7 +167,8 @@ class Expired(Error):
     code: str = "expired"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("Expired", {}) if message is None else message, code=code)
+        text = _native.describe("Expired", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class AlreadyExists(Error):
@@ -205,7 +208,8 @@ class AlreadyEnded(Error):
     code: str = "already_ended"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("AlreadyEnded", {}) if message is None else message, code=code)
+        text = _native.describe("AlreadyEnded", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class NotJson(Error):
@@ -307,7 +311,8 @@ class ShutDown(Error):
     code: str = "shut_down"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("ShutDown", {}) if message is None else message, code=code)
+        text = _native.describe("ShutDown", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class WouldDeadlock(Error):
@@ -317,7 +322,8 @@ class WouldDeadlock(Error):
     code: str = "would_deadlock"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("WouldDeadlock", {}) if message is None else message, code=code)
+        text = _native.describe("WouldDeadlock", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 class Internal(Error):
@@ -327,7 +333,8 @@ class Internal(Error):
     code: str = "internal"
 
     def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(_native.describe("Internal", {}) if message is None else message, code=code)
+        text = _native.describe("Internal", {}) if message is None else message
+        Error.__init__(self, text, code=code)
 
 
 BY_NAME: dict[str, type[Error]] = {

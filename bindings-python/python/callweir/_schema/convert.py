@@ -77,10 +77,11 @@ def validate(model: Any, value: Any, path: str) -> Any:
     except Exception as error:  # a model's own validators may raise what pydantic lets through
         errors: Any = getattr(error, "errors", list[Any])() or [{"loc": (), "msg": str(error), "type": ""}]
         first: Any = errors[0]
+        here: Any = value
         for part in first["loc"]:
             # A location also names union members, which are no part of the value.
-            if (kind_of(value), type(part)) == ("array", int) or (kind_of(value) == "object" and part in value):
-                path, value = at(path, part), value[part]
+            if (kind_of(here), type(part)) == ("array", int) or (kind_of(here) == "object" and part in here):
+                path, here = at(path, part), here[part]
             elif first["type"] == "missing" and part == first["loc"][-1]:
                 path = at(path, part)
         raise ArgumentError(path, first["msg"]) from error

@@ -165,9 +165,9 @@ class Builder:
         if key not in self._named_shapes:
             self._open[key] = None
             shape = make()
-            if (reference := self._open.pop(key)) is not None:
-                self.definitions[reference] = shape.schema
-                shape = Shape({"$ref": f"#/$defs/{reference}"}, shape.convert)
+            if (made := self._open.pop(key)) is not None:
+                self.definitions[made] = shape.schema
+                shape = Shape({"$ref": f"#/$defs/{made}"}, shape.convert)
             self._named_shapes[key] = shape
         return self._named_shapes[key]
 
@@ -230,7 +230,8 @@ def _fields_of(cls: Any, args: tuple[Any, ...]) -> list[Field] | None:
         return [Field(p.name, hints.get(p.name, Any), p.default, p.default is p.empty) for p in parameters]
     # Qualifiers that were text when the class was made are missing from its `__required_keys__`.
     needed: dict[str, Any] = {"Required": hints, "NotRequired": ()}
-    return [Field(name, hint, required=name in needed.get(_qualifier(hint), required)) for name, hint in hints.items()]
+    absent = inspect.Parameter.empty
+    return [Field(name, hint, absent, name in needed.get(_qualifier(hint), required)) for name, hint in hints.items()]
 
 
 def _qualifier(annotation: Any) -> str:

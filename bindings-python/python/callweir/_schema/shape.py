@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import types
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ from .base import Convert, Schema
 class Field(NamedTuple):
     name: str
     annotation: Any
-    default: Any = inspect.Parameter.empty
-    required: bool = False
+    default: Any
+    required: bool
 
 
 class Shape(NamedTuple):

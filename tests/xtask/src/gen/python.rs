@@ -65,7 +65,11 @@ def _rebuild(cls: type[Error], message: str, code: str, fields: dict[str, Any]) 
 
 fn error_class(text: &mut String, kind: ErrorKind) {
     // A time-out of ours is one of Python's too, so that `except TimeoutError` catches both.
-    let extra = if kind == ErrorKind::TimedOut { ", TimeoutError" } else { "" };
+    let extra = if kind == ErrorKind::TimedOut {
+        ", TimeoutError"
+    } else {
+        ""
+    };
     let _ = write!(
         text,
         "\n\nclass {}({}{extra}):\n    \"\"\"{}\"\"\"\n\n    kind: ClassVar[str] = \"{}\"\n    code: str = \"{}\"\n",
@@ -79,7 +83,8 @@ fn error_class(text: &mut String, kind: ErrorKind) {
         let _ = write!(
             text,
             "\n    def __init__(self, message: str | None = None, *, code: str | None = None) -> None:\n\
-             \x20       super().__init__(_native.describe(\"{}\", {{}}) if message is None else message, code=code)\n",
+             \x20       text = _native.describe(\"{}\", {{}}) if message is None else message\n\
+             \x20       Error.__init__(self, text, code=code)\n",
             kind.name()
         );
         return;
@@ -87,8 +92,16 @@ fn error_class(text: &mut String, kind: ErrorKind) {
     for field in kind.fields() {
         let _ = writeln!(text, "    {field}: str");
     }
-    let parameters: Vec<_> = kind.fields().iter().map(|field| format!("{field}: str")).collect();
-    let given: Vec<_> = kind.fields().iter().map(|field| format!("\"{field}\": {field}")).collect();
+    let parameters: Vec<_> = kind
+        .fields()
+        .iter()
+        .map(|field| format!("{field}: str"))
+        .collect();
+    let given: Vec<_> = kind
+        .fields()
+        .iter()
+        .map(|field| format!("\"{field}\": {field}"))
+        .collect();
     let _ = write!(
         text,
         "\n    def __init__(\n        self, {}, *, message: str | None = None, code: str | None = None\n    ) -> None:\n\
@@ -116,7 +129,11 @@ pub(crate) fn families(module: Module) -> String {
          from typing import Any\n\n\
          from ._native import ScopeHandle, default_runtime\n"
     );
-    let own: Vec<_> = Family::ALL.iter().copied().filter(|family| family.module() == module).collect();
+    let own: Vec<_> = Family::ALL
+        .iter()
+        .copied()
+        .filter(|family| family.module() == module)
+        .collect();
     for family in &own {
         family_functions(&mut text, *family);
     }
