@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ._native import ScopeHandle, default_runtime, get_handle
+
+if TYPE_CHECKING:
+    # Only annotations name them, and `datetime` is slow to import.
+    from datetime import datetime
+    from types import TracebackType
 
 
 class ScopeType:

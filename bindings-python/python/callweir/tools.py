@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _native
 from ._native import Cancellation, ManualCall, ScopeHandle, default_runtime
+
+if TYPE_CHECKING:
+    # Only annotations name it, and it is slow to import.
+    from datetime import datetime
 
 T = TypeVar("T")
 
