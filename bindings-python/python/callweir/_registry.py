@@ -26,15 +26,11 @@ class Tool:
     ) -> None:
         self.function = function
         self.blocking = blocking
-        self._signature: Signature | None = None
-        if parameters is None:
-            self._signature = describe(function, name, description)
-            name, description = self._signature.name, self._signature.description
-            parameters = self._signature.schema
+        self._signature: Signature = describe(function, name, description, parameters)
         self.descriptor = Descriptor(
-            name or getattr(function, "__name__", type(function).__name__),
-            description or "",
-            parameters,
+            self._signature.name,
+            self._signature.description,
+            self._signature.schema,
             read_only=read_only,
             idempotent=idempotent,
         )
@@ -51,17 +47,14 @@ class Tool:
 
     def execute_with(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
         """Runs the tool directly: no middleware, not a managed call. An async tool's result must be awaited."""
-        keywords = dict(arguments)
-        if self._signature is not None:
-            keywords = self._signature.bind(arguments, context or ToolContext())
-        return self.function(**keywords)
+        return self.function(**self._signature.bind(arguments, context or ToolContext()))
 
     def _native_tool(self) -> _native.NativeTool:
         signature = self._signature
-        binds = signature is not None and (bool(signature.converters) or signature.context_parameter is not None)
+        binds = bool(signature.converters) or signature.context_parameter is not None
         # Asynchronous functions never block; others do unless the program says otherwise.
         blocking = not is_async(self.function) if self.blocking is None else self.blocking
-        bind = signature.bind if binds and signature is not None else None
+        bind = signature.bind if binds else None
         return _native.NativeTool(self.descriptor, self.function, bind, blocking)
 
     def __repr__(self) -> str:
@@ -69,7 +62,7 @@ class Tool:
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(name: Callable[..., Any]) -> Tool: ...
 @overload
 def tool(
     name: str | None = None,
@@ -90,6 +83,9 @@ def tool(
     blocking: bool | None = None,
 ) -> Any:
     """Makes a tool of a function; name, description and schema come from its signature and docstring.
+
+    With `parameters`, a JSON Schema, the annotations are not read. A parameter annotated `ToolContext` takes the
+    call's context either way.
 
     `blocking` says where a synchronous function runs when it is dispatched from an event loop: None and True on
     a pool thread, False in place.

@@ -15,9 +15,9 @@ from .shape import Field
 
 def code_and_doc(target: Any) -> tuple[Any, str]:
     """Find the function whose globals the annotations use, and the docstring."""
-    code = inspect.unwrap(target)
+    code: Any = inspect.unwrap(target)
     if isinstance(code, type):
-        return code.__init__, class_doc(code)
+        return getattr(code, "__init__"), class_doc(code)
     if not inspect.isroutine(code):
         code = type(code).__call__
     doc = target.__doc__ if hasattr(target, "__name__") else code.__doc__ or target.__doc__
@@ -49,6 +49,23 @@ def read_parameters(func: Any, owner: str, code: Any, given: set[str]) -> tuple[
         else:
             context = each.name
     return fields, context, any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def find_context(func: Any, owner: str) -> str | None:
+    """Find the parameter that takes the context, where the caller has described the others."""
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (ValueError, TypeError, NameError):
+        return None
+    code, _ = code_and_doc(func)
+    for each in parameters:
+        try:
+            if _is_context(each.annotation) or _is_context(_resolve(each.annotation, code, owner)):
+                return each.name
+        except TypeError:
+            # Nobody needs this annotation: it is not where the schema comes from.
+            continue
+    return None
 
 
 _CONTEXT = re.compile(r"""\s*(?:(?:\w+\.)?Optional\[)?\s*["']?(?:\w+\.)*ToolContext["']?\s*]?(?:\s*\|\s*None)?\s*""")

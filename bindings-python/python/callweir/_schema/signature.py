@@ -50,19 +50,30 @@ class Signature:
         return bound
 
 
-def describe(func: Callable[..., Any], name: str | None = None, description: str | None = None) -> Signature:
-    """Read a function's signature, annotations and docstring; raise `TypeError` if they make no tool."""
+def describe(
+    func: Callable[..., Any],
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Schema | None = None,
+) -> Signature:
+    """Read a function's signature, annotations and docstring; raise `TypeError` if they make no tool.
+
+    A schema that is given is taken as it is, and the arguments then reach the function as they are.
+    """
     from .docstring import parameter_docs, summarize
     from .mapping import Builder
-    from .parameters import code_and_doc, read_parameters
+    from .parameters import code_and_doc, find_context, read_parameters
 
     target: Any = func
     given: set[str] = set()
     while isinstance(target, functools.partial):
         given.update(target.keywords)
         target = target.func
-    title = name or getattr(target, "__name__", type(target).__name__)
+    title = name or str(getattr(target, "__name__", type(target).__name__))
     code, doc = code_and_doc(target)
+    if parameters is not None:
+        text = summarize(doc) if description is None else description
+        return Signature(title, text, parameters, find_context(func, f"tool {title!r}"), {})
     fields, context, accepts_more = read_parameters(func, f"tool {title!r}", code, given)
     builder = Builder()
     schema, converters = builder.members(f"tool {title!r}, parameter", fields, parameter_docs(doc))
