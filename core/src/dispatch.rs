@@ -75,8 +75,10 @@ pub struct Origin {
 pub trait HostLoop: Send + Sync + 'static {
     /// Runs `lane` soon on the loop; false if the loop is closed.
     fn schedule(&self, lane: Runnable) -> bool;
-    /// Says whether the loop will never run again.
+    /// Says whether the loop is known to have closed; asked under locks, so it must not enter the host.
     fn is_closed(&self) -> bool;
+    /// Finds out whether the loop has closed, and remembers it; may enter the host.
+    fn check_closed(&self) -> bool;
     /// Returns the loop's identity.
     fn id(&self) -> usize;
     /// Returns the loop for downcasts.

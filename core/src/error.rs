@@ -191,11 +191,23 @@ impl Error {
         Self::own(ErrorKind::AlreadyExists, message, vec![("name", name.to_owned())])
     }
 
-    pub(crate) fn shut_down() -> Self {
+    /// Says that the runtime has been shut down.
+    pub fn shut_down() -> Self {
         Self::new(ErrorKind::ShutDown, "the runtime has been shut down")
     }
 
-    pub(crate) fn cancelled() -> Self {
+    /// Says that waiting here would wait for itself; the message names what to use instead.
+    pub fn would_deadlock(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::WouldDeadlock, message)
+    }
+
+    /// Says that something broke that should not.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// Says that the call was cancelled.
+    pub fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled, "the call was cancelled")
     }
 
@@ -274,6 +286,11 @@ impl Error {
             What::Own(own) => Some(own.kind),
             What::Host(_) => None,
         }
+    }
+
+    /// Returns the kind under which a door shows the error where it has no exception of its language.
+    pub fn shown_kind(&self) -> ErrorKind {
+        self.kind().unwrap_or(ErrorKind::ToolCallFailed)
     }
 
     /// Returns the stable code; nothing for a failure of the host language.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the Agent Trajectory Observability Format that events follow.
 pub const ATOF_VERSION: &str = "0.1";
@@ -110,7 +110,8 @@ impl Outcome {
 
     /// Returns the outcome of work that ended with `error`.
     pub fn of(error: &Error) -> Self {
-        if error.is_denial() {
+        // A guardrail's rejection that comes out of a call is one of a call inside it: this one failed with it.
+        if error.is_denial() && error.kind() != Some(ErrorKind::CallRejected) {
             Self::Refused
         } else if error.is_control() {
             Self::Cancelled

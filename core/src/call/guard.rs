@@ -29,7 +29,7 @@ impl Guards<'_> {
         match self.judge(gates, call).await? {
             None => Ok(()),
             Some((reason, by)) => {
-                self.mark_rejection(&reason);
+                self.mark_rejection(&reason, call);
                 Err(Error::rejected(call.name(), &reason, &by))
             }
         }
@@ -56,7 +56,7 @@ impl Guards<'_> {
         Ok(None)
     }
 
-    fn mark_rejection(&self, reason: &str) {
+    fn mark_rejection(&self, reason: &str, call: &ToolCall) {
         if self.snapshot.is_observed() {
             let parent = self.scope.parent_uuid();
             let mut event = Event::new(
@@ -73,7 +73,9 @@ impl Guards<'_> {
                 .emit(self.snapshot.clone(), Draft::new(event).own(own));
         }
         if self.typed && !self.snapshot.call_subscribers.is_empty() {
-            let completed = ToolCallCompleted::refused(self.scope, None, Phase::Guardrails.refusal_type());
+            let caller_id = call.context().caller_id().cloned();
+            let completed =
+                ToolCallCompleted::refused(self.scope, caller_id, Phase::Guardrails.refusal_type());
             self.runtime
                 .dispatcher()
                 .emit_call(self.snapshot, CallEvent::Completed(completed), false);
@@ -119,7 +121,7 @@ impl<'a> Evaluation<'a> {
 
     fn end(&mut self, asked: &Result<Verdict>) {
         let Some(scope) = self.scope.take() else { return };
-        let (outcome, error_type, data) = match asked {
+        let (outcome, error, data) = match asked {
             Ok(Verdict::Allow) => (
                 Outcome::Succeeded,
                 None,
@@ -129,21 +131,21 @@ impl<'a> Evaluation<'a> {
                 let data = json!({ "allowed": false, "rejected": true, "rejection_reason": &**reason });
                 (Outcome::Succeeded, None, data)
             }
-            Err(error) if error.is_control() => (Outcome::Cancelled, error.type_name(), cancelled()),
+            Err(error) if error.is_control() => (Outcome::Cancelled, Some(error.type_name()), cancelled()),
             Err(error) => {
                 let data = json!({ "allowed": false, "rejected": false, "error": error.type_name() });
-                (Outcome::Failed, error.type_name(), data)
+                (Outcome::Failed, Some(error.type_name()), data)
             }
         };
-        self.emit_end(&scope, outcome, error_type, data);
+        self.emit_end(&scope, outcome, error, data);
     }
 
-    fn emit_end(&self, scope: &Scope, outcome: Outcome, error_type: Option<String>, data: Value) {
+    fn emit_end(&self, scope: &Scope, outcome: Outcome, error: Option<Option<String>>, data: Value) {
         scope.abandon_inside();
         scope.end();
         let mut event = scope.event(EventKind::End, None);
         event.data = data;
-        let own = own_metadata(outcome, error_type, call_uuid(self.guards.scope));
+        let own = own_metadata(outcome, error, call_uuid(self.guards.scope));
         let draft = Draft::new(event).paired(scope).own(own);
         self.guards
             .runtime

@@ -376,13 +376,11 @@ impl Lane {
         self.state.lock().epoch != epoch
     }
 
-    /// Drops what waits and returns how many events that were.
-    pub(super) fn drop_waiting(&self) -> u64 {
-        let dropped: Vec<_> = self.state.lock().queue.drain(..).collect();
-        dropped
-            .iter()
-            .filter(|item| matches!(item, Item::Deliver(..)))
-            .count() as u64
+    /// Drops what waits, after `count` has been told how many events that are: a flush ends with the drop.
+    pub(super) fn drop_waiting(&self, count: impl FnOnce(u64)) {
+        let waiting: Vec<_> = self.state.lock().queue.drain(..).collect();
+        let events = waiting.iter().filter(|item| matches!(item, Item::Deliver(..)));
+        count(events.count() as u64);
     }
 
     /// Returns what is under way or waits for its turn elsewhere, for the watch.

@@ -72,8 +72,8 @@ impl Dispatcher {
 
     fn judge(self: &Arc<Self>, lane: &Arc<Lane>, busy: &Busy) {
         if let Place::Loop(event_loop) = &busy.place
-            && event_loop.is_closed()
             && (busy.waiting || busy.scheduled)
+            && event_loop.check_closed()
         {
             lane.rescue();
             return;
@@ -101,7 +101,7 @@ impl Dispatcher {
             (None, Some(subscriber)) => {
                 let first = !subscriber.is_overrun();
                 subscriber.set_overrun(true);
-                self.skipped.fetch_add(lane.drop_waiting(), Ordering::Relaxed);
+                lane.drop_waiting(|events| drop(self.skipped.fetch_add(events, Ordering::Relaxed)));
                 if first && stuck {
                     self.runner(&busy.place).replace();
                 }

@@ -26,6 +26,10 @@ impl Scope {
                 && let Children::Open(children) = &mut *around.0.children.lock()
             {
                 children.insert(self.order(), self.clone());
+                if around.is_call() {
+                    // Calls are left alone at shutdown; what is open inside them must not be forgotten then.
+                    self.runtime().roots().lock().insert(self.order(), self.clone());
+                }
                 return;
             }
             place = around.parent();
@@ -39,6 +43,9 @@ impl Scope {
             if let Children::Open(children) = &mut *around.0.children.lock()
                 && children.remove(&self.order()).is_some()
             {
+                if around.is_call() {
+                    self.runtime().roots().lock().remove(&self.order());
+                }
                 return;
             }
             place = around.parent();
@@ -71,6 +78,10 @@ impl Scope {
     pub(crate) fn abandon_inside(&self) {
         // Depth first without recursion: scopes may be nested more deeply than the stack is.
         let mut order = self.0.take_children();
+        if self.is_call() && !order.is_empty() {
+            let mut roots = self.runtime().roots().lock();
+            order.iter().for_each(|scope| drop(roots.remove(&scope.order())));
+        }
         let mut index = 0;
         while let Some(scope) = order.get(index).cloned() {
             order.extend(scope.0.take_children());
@@ -100,7 +111,7 @@ impl Scope {
             let mut event = self.event(EventKind::End, options.timestamp);
             event.data = options.output.unwrap_or(Value::Null);
             event.metadata = free_metadata(options.metadata);
-            let own = own_metadata(outcome, options.error_type, Map::new());
+            let own = own_metadata(outcome, options.error_type.map(Some), Map::new());
             runtime
                 .dispatcher()
                 .emit(snapshot, Draft::new(event).paired(self).own(own));
@@ -109,14 +120,14 @@ impl Scope {
     }
 }
 
-/// Returns the metadata that every end event carries.
+/// Returns the metadata that every end event carries; a failure without a type, as a thrown null, shows null.
 pub(crate) fn own_metadata(
     outcome: Outcome,
-    error_type: Option<String>,
+    error: Option<Option<String>>,
     mut own: Map<String, Value>,
 ) -> Map<String, Value> {
     own.insert("callweir.outcome".to_owned(), Value::from(outcome.name()));
-    if outcome != Outcome::Succeeded && (error_type.is_some() || outcome == Outcome::Failed) {
+    if let Some(error_type) = error.filter(|_| outcome != Outcome::Succeeded) {
         own.insert(
             "error.type".to_owned(),
             error_type.map_or(Value::Null, Value::from),
