@@ -93,7 +93,11 @@ impl ToolContext {
     /// Metadata of the run, the very object that was given.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.0.metadata().map(|metadata| object_of(py, metadata)).transpose().map_err(|error| to_py(py, &error))
+        self.0
+            .metadata()
+            .map(|metadata| object_of(py, metadata))
+            .transpose()
+            .map_err(|error| to_py(py, &error))
     }
 
     /// The token that cancels the call.
@@ -120,7 +124,11 @@ impl ToolContext {
 
     /// Returns a copy with other metadata.
     fn with_metadata(&self, metadata: Py<PyAny>) -> Self {
-        Self(self.0.clone().with_metadata(Object::payload(metadata, &Default::default())))
+        Self(
+            self.0
+                .clone()
+                .with_metadata(Object::payload(metadata, &Default::default())),
+        )
     }
 
     /// Returns a copy with another token.
@@ -151,7 +159,10 @@ impl ToolCall {
     }
 
     fn with(&self, call: callweir::ToolCall) -> Self {
-        Self { call, default: self.default.clone() }
+        Self {
+            call,
+            default: self.default.clone(),
+        }
     }
 }
 
@@ -195,12 +206,18 @@ impl ToolCall {
     /// The tool's manifest entry; None outside a registry.
     #[getter]
     fn descriptor(&self) -> Option<Descriptor> {
-        self.call.descriptor().map(|descriptor| Descriptor(descriptor.clone()))
+        self.call
+            .descriptor()
+            .map(|descriptor| Descriptor(descriptor.clone()))
     }
 
     /// Returns the call with other arguments.
     fn with_arguments(&self, arguments: Py<PyAny>) -> Self {
-        self.with(self.call.clone().with_arguments(Object::payload(arguments, &self.default)))
+        self.with(
+            self.call
+                .clone()
+                .with_arguments(Object::payload(arguments, &self.default)),
+        )
     }
 
     /// Returns the call with another context; a later deadline is ignored.
@@ -229,11 +246,19 @@ pub(crate) struct Next {
 
 impl Next {
     pub(crate) fn of_arguments(next: callweir::Next, call: callweir::ToolCall, default: Default) -> Self {
-        Self { next, call: Some(call), default }
+        Self {
+            next,
+            call: Some(call),
+            default,
+        }
     }
 
     pub(crate) fn of_calls(next: callweir::Next, default: Default) -> Self {
-        Self { next, call: None, default }
+        Self {
+            next,
+            call: None,
+            default,
+        }
     }
 }
 
@@ -242,10 +267,14 @@ impl Next {
     /// Runs the rest of the chain, once the result is awaited.
     fn __call__(&self, argument: Bound<'_, PyAny>) -> PyResult<Drive> {
         let call = match &self.call {
-            Some(call) => call.clone().with_arguments(Object::payload(argument.unbind(), &self.default)),
+            Some(call) => call
+                .clone()
+                .with_arguments(Object::payload(argument.unbind(), &self.default)),
             None => {
                 let call = argument.cast::<ToolCall>().map_err(|_| {
-                    PyTypeError::new_err("next() takes the ToolCall that the middleware got, or an edited copy of it")
+                    PyTypeError::new_err(
+                        "next() takes the ToolCall that the middleware got, or an edited copy of it",
+                    )
                 })?;
                 call.get().call.clone()
             }
@@ -303,10 +332,15 @@ impl ManualCall {
         outcome: Option<&str>,
         timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let outcome = outcome.map(str::parse::<Outcome>).transpose().map_err(|error| to_py(py, &error))?;
+        let outcome = outcome
+            .map(str::parse::<Outcome>)
+            .transpose()
+            .map_err(|error| to_py(py, &error))?;
         let failed = error.is_some();
         let options = EndOptions {
-            result: result.filter(|_| !failed).map(|result| Object::payload(result, &self.default.0)),
+            result: result
+                .filter(|_| !failed)
+                .map(|result| Object::payload(result, &self.default.0)),
             error: error.map(|error| from_exception(&error)),
             outcome,
             timestamp: timestamp_of(timestamp)?,
@@ -355,4 +389,3 @@ impl callweir::foreign::Current for ScopeVariable {
 
 /// The longest time that a deadline or time-out may be away; longer is as good as never.
 pub(crate) const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 10);
-

@@ -15,7 +15,7 @@ use callweir::{NextFuture, Payload, Result};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
-pub(crate) use active::{Active, Host, active, is_plain_thread, name_text, needs_loop};
+pub(crate) use active::{Active, Host, active, is_plain_thread, name_text, needs_loop, outside};
 pub(crate) use leaf::{Leaf, Wait, awaitable, is_awaitable};
 
 use leaf::Yielded;
@@ -92,7 +92,13 @@ enum Stepped {
 impl Drive {
     pub(crate) fn new(source: Source) -> Self {
         let active = Box::new(Active::new(Host::EventLoop));
-        Self { source, active, wake: None, park: None, passed: false }
+        Self {
+            source,
+            active,
+            wake: None,
+            park: None,
+            passed: false,
+        }
     }
 
     /// Makes a drive from a function that makes the future at the first step.
@@ -136,7 +142,9 @@ impl Drive {
 
     fn step(&mut self, py: Python<'_>, resume: Resume) -> PyResult<Stepped> {
         match (&self.source, resume) {
-            (Source::Done, _) => Err(PyRuntimeError::new_err("cannot reuse an awaitable that was awaited already")),
+            (Source::Done, _) => Err(PyRuntimeError::new_err(
+                "cannot reuse an awaitable that was awaited already",
+            )),
             (Source::Start(_) | Source::Next(..), Resume::Throw(error)) => {
                 self.source = Source::Done;
                 Err(error)
@@ -230,11 +238,15 @@ impl Source {
                 Self::Running(future) => return Ok(future.as_mut().poll(cx)),
                 Self::Rest(future) => return Ok(Pin::new(future).poll(cx).map_ok(Output::Payload)),
                 Self::Start(_) => {
-                    let Self::Start(start) = std::mem::replace(self, Self::Done) else { continue };
+                    let Self::Start(start) = std::mem::replace(self, Self::Done) else {
+                        continue;
+                    };
                     *self = Self::Running(start(py)?);
                 }
                 Self::Next(..) => {
-                    let Self::Next(next, call) = std::mem::replace(self, Self::Done) else { continue };
+                    let Self::Next(next, call) = std::mem::replace(self, Self::Done) else {
+                        continue;
+                    };
                     *self = Self::Rest(next.run(call));
                 }
                 Self::Done => return Err(PyRuntimeError::new_err("polled after its end")),
@@ -288,7 +300,8 @@ impl Drive {
             park.end(py);
         }
         if self.passed {
-            self.active.resume(Resume::Throw(pyo3::exceptions::PyGeneratorExit::new_err(())));
+            self.active
+                .resume(Resume::Throw(pyo3::exceptions::PyGeneratorExit::new_err(())));
             // What a callback raises in its clean-up has nobody to go to.
             let _ = self.turn(py);
         }

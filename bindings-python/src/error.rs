@@ -14,7 +14,15 @@ struct Raised(Py<PyAny>);
 
 impl HostFailure for Raised {
     fn type_name(&self) -> Option<String> {
-        Python::try_attach(|py| self.0.bind(py).get_type().name().map(|name| name.to_string()).ok()).flatten()
+        Python::try_attach(|py| {
+            self.0
+                .bind(py)
+                .get_type()
+                .name()
+                .map(|name| name.to_string())
+                .ok()
+        })
+        .flatten()
     }
     fn message(&self) -> String {
         Python::try_attach(|py| self.0.bind(py).str().map(|text| crate::value::text(&text)).ok())
@@ -22,7 +30,8 @@ impl HostFailure for Raised {
             .unwrap_or_default()
     }
     fn is_control(&self) -> bool {
-        Python::try_attach(|py| !self.0.bind(py).is_instance_of::<pyo3::exceptions::PyException>()).unwrap_or(false)
+        Python::try_attach(|py| !self.0.bind(py).is_instance_of::<pyo3::exceptions::PyException>())
+            .unwrap_or(false)
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -49,7 +58,9 @@ fn own(exception: &Bound<'_, PyAny>) -> PyResult<Option<Error>> {
         return Ok(None);
     }
     let kind: String = exception.getattr("kind")?.extract()?;
-    let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else { return Ok(None) };
+    let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else {
+        return Ok(None);
+    };
     let mut error = Error::new(*kind, exception.str()?.to_string());
     for field in kind.fields() {
         if let Ok(value) = exception.getattr(*field)?.cast::<PyString>() {
@@ -57,19 +68,26 @@ fn own(exception: &Bound<'_, PyAny>) -> PyResult<Option<Error>> {
         }
     }
     let code: String = exception.getattr("code")?.extract()?;
-    Ok(Some(if code == kind.code() { error } else { error.with_code(code) }))
+    Ok(Some(if code == kind.code() {
+        error
+    } else {
+        error.with_code(code)
+    }))
 }
 
 /// Returns the exception for an error: the one that was raised, or a new one of the kind's class.
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
-    if let Some(raised) = error.host_failure().and_then(|failure| failure.as_any().downcast_ref::<Raised>()) {
+    if let Some(raised) = error
+        .host_failure()
+        .and_then(|failure| failure.as_any().downcast_ref::<Raised>())
+    {
         return PyErr::from_value(raised.0.bind(py).clone());
     }
     build(py, error).unwrap_or_else(|failed| failed)
 }
 
 fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
-    let kind = error.kind().unwrap_or(ErrorKind::ToolCallFailed);
+    let kind = error.shown_kind();
     let fields = PyDict::new(py);
     for (name, value) in error.fields() {
         fields.set_item(name, value)?;
@@ -79,7 +97,8 @@ fn build(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     }
     let code = error.code().unwrap_or(kind.code());
     let class = statics(py)?.errors.bind(py).get_item(kind.name())?;
-    let class = class.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("no class for an error kind"))?;
+    let class =
+        class.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("no class for an error kind"))?;
     let made = class.call_method1("_build", (error.to_string(), code, fields))?;
     let made = PyErr::from_value(made);
     if let Some(cause) = error.cause() {
@@ -96,7 +115,10 @@ pub(crate) fn note(py: Python<'_>, error: &PyErr, stage: &str, entry: &str) {
     }
     let noted = exception.getattr("__notes__").and_then(|notes| {
         notes.try_iter()?.try_fold(false, |found, note| {
-            Ok(found || note?.cast::<PyString>().is_ok_and(|note| note.to_string_lossy().starts_with("callweir: ")))
+            Ok(found
+                || note?
+                    .cast::<PyString>()
+                    .is_ok_and(|note| note.to_string_lossy().starts_with("callweir: ")))
         })
     });
     if !noted.unwrap_or(false) {
@@ -114,7 +136,12 @@ pub(crate) fn for_model(error: &Bound<'_, PyAny>) -> String {
 /// Returns the text of an error of Callweir's own, for exceptions that a program makes itself.
 #[pyfunction]
 pub(crate) fn describe(kind: &str, fields: std::collections::HashMap<String, String>) -> String {
-    let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else { return kind.to_owned() };
-    let known = kind.fields().iter().filter_map(|name| Some((*name, fields.get(*name)?.clone())));
+    let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else {
+        return kind.to_owned();
+    };
+    let known = kind
+        .fields()
+        .iter()
+        .filter_map(|name| Some((*name, fields.get(*name)?.clone())));
     kind.describe(&known.collect::<Vec<_>>())
 }

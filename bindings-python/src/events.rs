@@ -33,7 +33,8 @@ pub(crate) fn object<'py>(py: Python<'py>, event: &Arc<callweir::Event>) -> PyRe
 
 fn lazily(py: Python<'_>, place: &PyOnceLock<Py<PyAny>>, value: &Value) -> PyResult<Py<PyAny>> {
     let made = place.get_or_try_init(py, || from_json(py, value).map(Bound::unbind));
-    made.map(|object| object.clone_ref(py)).map_err(|error| to_py(py, &error))
+    made.map(|object| object.clone_ref(py))
+        .map_err(|error| to_py(py, &error))
 }
 
 #[pymethods]
@@ -41,7 +42,11 @@ impl Event {
     /// `scope` or `mark`.
     #[getter]
     fn kind(&self) -> &'static str {
-        if self.event.kind == EventKind::Mark { "mark" } else { "scope" }
+        if self.event.kind == EventKind::Mark {
+            "mark"
+        } else {
+            "scope"
+        }
     }
 
     /// `start` or `end`; None for a mark.
@@ -105,7 +110,9 @@ impl Event {
     /// The schema of the payload.
     #[getter]
     fn data_schema(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        from_json(py, &self.event.data_schema).map(Bound::unbind).map_err(|error| to_py(py, &error))
+        from_json(py, &self.event.data_schema)
+            .map(Bound::unbind)
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Free metadata and Callweir's own.
@@ -128,7 +135,9 @@ impl Event {
 
     /// Returns the event in the wire format.
     fn to_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        from_json(py, &self.event.to_json()).map(Bound::unbind).map_err(|error| to_py(py, &error))
+        from_json(py, &self.event.to_json())
+            .map(Bound::unbind)
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Returns the event as one line of JSON.
@@ -154,12 +163,16 @@ pub(crate) struct ToolCallCompleted(callweir::ToolCallCompleted);
 pub(crate) fn call_object<'py>(py: Python<'py>, event: &CallEvent) -> PyResult<Bound<'py, PyAny>> {
     match event {
         CallEvent::Started(started) => Bound::new(py, ToolCallStarted(started.clone())).map(Bound::into_any),
-        CallEvent::Completed(completed) => Bound::new(py, ToolCallCompleted(completed.clone())).map(Bound::into_any),
+        CallEvent::Completed(completed) => {
+            Bound::new(py, ToolCallCompleted(completed.clone())).map(Bound::into_any)
+        }
     }
 }
 
 fn seconds(at: SystemTime) -> f64 {
-    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 #[pymethods]

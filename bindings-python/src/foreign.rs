@@ -4,9 +4,12 @@ use std::any::Any;
 use std::sync::Arc;
 
 use callweir::foreign::{
-    AnyMiddleware, Around, Context, Gate, Home, Observe, ObserveCalls, Origin, Subject, Transform, Transformed, Work,
+    AnyMiddleware, Around, Context, Gate, Home, Observe, ObserveCalls, Origin, Subject, Transform,
+    Transformed, Work,
 };
-use callweir::{CallEvent, Error, Event, Family, Handler, Next, Payload, Result, Shape, Step, ToolCall, Verdict};
+use callweir::{
+    CallEvent, Error, Event, Family, Handler, Next, Payload, Result, Shape, Step, ToolCall, Verdict,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -26,8 +29,20 @@ pub(crate) struct Callback {
 }
 
 impl Callback {
-    pub(crate) fn new(function: Py<PyAny>, stage: &'static str, name: Arc<str>, default: Default, home: Home) -> Self {
-        Self { function, stage, name, default, home }
+    pub(crate) fn new(
+        function: Py<PyAny>,
+        stage: &'static str,
+        name: Arc<str>,
+        default: Default,
+        home: Home,
+    ) -> Self {
+        Self {
+            function,
+            stage,
+            name,
+            default,
+            home,
+        }
     }
 
     fn raised(&self, py: Python<'_>, error: PyErr) -> Error {
@@ -157,7 +172,8 @@ fn read_verdict(callback: &Callback, py: Python<'_>, value: Bound<'_, PyAny>) ->
     if let Ok(reason) = value.cast::<PyString>() {
         return Ok(Verdict::reject(text(reason)));
     }
-    let verdict = statics(py).and_then(|known| known.support.bind(py).call_method1("read_verdict", (&value,)));
+    let verdict =
+        statics(py).and_then(|known| known.support.bind(py).call_method1("read_verdict", (&value,)));
     match verdict.and_then(|verdict| verdict.extract::<Option<(bool, String)>>()) {
         Ok(Some((true, _))) => Ok(Verdict::Allow),
         Ok(Some((false, reason))) => Ok(Verdict::reject(reason)),
@@ -174,12 +190,17 @@ impl Transform for PyTransform {
             let value = object_of(py, &payload)?;
             let first = match subject {
                 Subject::Call(name) => name_text(py, name).into_any(),
-                Subject::Event(event) => crate::events::object(py, event).map_err(|error| from_py(py, error))?,
+                Subject::Event(event) => {
+                    crate::events::object(py, event).map_err(|error| from_py(py, error))?
+                }
             };
             if context.is_none() {
                 return Ok(self.0.call(py, (first, value), read_payload));
             }
-            let origin = Origin { context: context.clone(), ..Origin::default() };
+            let origin = Origin {
+                context: context.clone(),
+                ..Origin::default()
+            };
             Ok(self.0.call_in(py, &origin, &[first, value], read_payload))
         });
         applied.unwrap_or_else(|error| Step::Ready(Err(error)))
@@ -194,7 +215,11 @@ impl Transform for PyTransform {
 
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a reader")]
 fn read_payload(callback: &Callback, _: Python<'_>, value: Bound<'_, PyAny>) -> Result<Transformed> {
-    Ok(if value.is_none() { None } else { Some(callback.payload(value)) })
+    Ok(if value.is_none() {
+        None
+    } else {
+        Some(callback.payload(value))
+    })
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a reader")]
@@ -251,10 +276,20 @@ pub(crate) struct PyMiddleware {
 impl PyMiddleware {
     pub(crate) fn new(object: &Bound<'_, PyAny>, name: &Arc<str>, default: &Default) -> PyResult<Self> {
         let make = |function: Bound<'_, PyAny>| {
-            Arc::new(Callback::new(function.unbind(), "middleware", name.clone(), default.clone(), Home::Core))
+            Arc::new(Callback::new(
+                function.unbind(),
+                "middleware",
+                name.clone(),
+                default.clone(),
+                Home::Core,
+            ))
         };
         let hook = object.getattr_opt(pyo3::intern!(object.py(), "on_refused"))?;
-        Ok(Self { object: object.clone().unbind(), run: make(object.clone()), on_refused: hook.map(make) })
+        Ok(Self {
+            object: object.clone().unbind(),
+            run: make(object.clone()),
+            on_refused: hook.map(make),
+        })
     }
 }
 
@@ -269,12 +304,16 @@ impl AnyMiddleware for PyMiddleware {
                 let next = Bound::new(py, crate::call::Next::of_calls(next, default))?;
                 Ok((call, next))
             });
-            Ok(self.run.call(py, made.map_err(|error| from_py(py, error))?, read_result))
+            Ok(self
+                .run
+                .call(py, made.map_err(|error| from_py(py, error))?, read_result))
         });
         ran.unwrap_or_else(|error| Step::Ready(Err(error)))
     }
     fn on_refused(&self, call: &ToolCall, refusal: &Error) -> Step<()> {
-        let Some(hook) = &self.on_refused else { return Step::Ready(Ok(())) };
+        let Some(hook) = &self.on_refused else {
+            return Step::Ready(Ok(()));
+        };
         let told = attached(|py| {
             let call = Bound::new(py, crate::call::ToolCall::new(call.clone(), hook.default.clone()));
             let call = call.map_err(|error| from_py(py, error))?;
@@ -291,7 +330,11 @@ impl AnyMiddleware for PyMiddleware {
     }
 }
 
-#[allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "the shape of a reader")]
+#[allow(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "the shape of a reader"
+)]
 fn read_nothing(_: &Callback, _: Python<'_>, _: Bound<'_, PyAny>) -> Result<()> {
     Ok(())
 }
@@ -348,7 +391,12 @@ impl PyTool {
         default: Default,
     ) -> Self {
         let callback = Callback::new(function, "tool", descriptor.name.clone(), default, Home::Core);
-        Self { descriptor, callback: Arc::new(callback), bind, blocking }
+        Self {
+            descriptor,
+            callback: Arc::new(callback),
+            bind,
+            blocking,
+        }
     }
 
     fn keywords<'py>(&self, py: Python<'py>, call: &ToolCall) -> Result<Bound<'py, PyDict>> {
@@ -359,7 +407,9 @@ impl PyTool {
                 .and_then(|context| bind.bind(py).call1((arguments, context))),
         };
         let bound = bound.map_err(|error| crate::registry::bind_error(py, &error))?;
-        bound.cast_into::<PyDict>().map_err(|_| Error::invalid_argument("$", "the arguments are not a dict"))
+        bound
+            .cast_into::<PyDict>()
+            .map_err(|_| Error::invalid_argument("$", "the arguments are not a dict"))
     }
 }
 
@@ -383,10 +433,10 @@ impl callweir::Tool for PyTool {
 }
 
 impl Callback {
-    /// Reads what a function gave on a pool thread.
-    pub(crate) fn pooled(&self, py: Python<'_>, result: Result<Py<PyAny>>) -> Result<Payload> {
+    /// Reads what a function gave on a pool thread; an awaitable is awaited where the call runs.
+    pub(crate) fn pooled(self: &Arc<Self>, py: Python<'_>, result: Result<Py<PyAny>>) -> Result<Step<Payload>> {
         match result {
-            Ok(value) => Ok(self.payload(value.into_bound(py))),
+            Ok(value) => Ok(self.take(py, Ok(value.into_bound(py)), &Origin::default(), read_any)),
             Err(error) => {
                 if error.kind().is_none() {
                     note(py, &crate::error::to_py(py, &error), self.stage, &self.name);

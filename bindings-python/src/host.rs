@@ -1,8 +1,8 @@
 //! What the interpreter lends the dispatcher: contexts, event loops, batches.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use callweir::foreign::{DispatchHost, HostLoop, Origin, Runnable};
 use parking_lot::Mutex;
@@ -27,7 +27,13 @@ impl DispatchHost for Interpreter {
     }
 
     fn log(&self, message: &str) {
-        let _ = Python::try_attach(|py| statics(py)?.support.bind(py).call_method1("log", (message,)).map(drop));
+        let _ = Python::try_attach(|py| {
+            statics(py)?
+                .support
+                .bind(py)
+                .call_method1("log", (message,))
+                .map(drop)
+        });
     }
 }
 
@@ -37,9 +43,18 @@ pub(crate) struct Captured(pub(crate) Py<PyAny>);
 fn capture(py: Python<'_>) -> PyResult<Origin> {
     let known = statics(py)?;
     let context = known.copy_context.bind(py).call0()?.unbind();
-    let echo = known.echo.bind(py).call_method0("get")?.extract::<Option<u32>>()?.unwrap_or(0);
+    let echo = known
+        .echo
+        .bind(py)
+        .call_method0("get")?
+        .extract::<Option<u32>>()?
+        .unwrap_or(0);
     let event_loop = current_loop(py)?.map(|found| found as Arc<dyn HostLoop>);
-    Ok(Origin { context: Some(Arc::new(Captured(context))), event_loop, echo })
+    Ok(Origin {
+        context: Some(Arc::new(Captured(context))),
+        event_loop,
+        echo,
+    })
 }
 
 /// An asyncio event loop.
@@ -47,6 +62,7 @@ pub(crate) struct EventLoop {
     pub(crate) event_loop: Py<PyAny>,
     lanes: Mutex<VecDeque<Runnable>>,
     called: AtomicBool,
+    closed: AtomicBool,
     me: Weak<Self>,
 }
 
@@ -68,6 +84,7 @@ pub(crate) fn current_loop(py: Python<'_>) -> PyResult<Option<Arc<EventLoop>>> {
             event_loop: running.unbind(),
             lanes: Mutex::new(VecDeque::new()),
             called: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             me: me.clone(),
         });
         *last = Some(made.clone());
@@ -89,6 +106,8 @@ impl EventLoop {
 
     /// Runs the lanes that wait for this loop; called on the loop.
     pub(crate) fn drain(self: &Arc<Self>) {
+        // A flush may do this in its own poll; the callbacks below are not the ones that it drives.
+        let _outside = crate::drive::outside();
         self.called.store(false, Ordering::Release);
         let lanes: Vec<_> = self.lanes.lock().drain(..).collect();
         let me: Arc<dyn HostLoop> = self.clone();
@@ -104,22 +123,37 @@ impl HostLoop for EventLoop {
         }
         let scheduled = Python::try_attach(|py| {
             let Some(me) = self.me.upgrade() else { return false };
-            Bound::new(py, Drain(me)).and_then(|drain| self.call_soon(py, (drain,))).is_ok()
+            Bound::new(py, Drain(me))
+                .and_then(|drain| self.call_soon(py, (drain,)))
+                .is_ok()
         });
         if scheduled == Some(true) {
             return true;
         }
         self.called.store(false, Ordering::Release);
+        self.closed.store(true, Ordering::Release);
         // The lane that was just added goes back to who asked; others are moved when the watch finds them.
         drop(self.lanes.lock().pop_back());
         false
     }
 
     fn is_closed(&self) -> bool {
-        Python::try_attach(|py| {
-            self.event_loop.bind(py).call_method0("is_closed").and_then(|closed| closed.extract()).unwrap_or(true)
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn check_closed(&self) -> bool {
+        let closed = Python::try_attach(|py| {
+            self.event_loop
+                .bind(py)
+                .call_method0("is_closed")
+                .and_then(|closed| closed.extract())
+                .unwrap_or(true)
         })
-        .unwrap_or(true)
+        .unwrap_or(true);
+        if closed {
+            self.closed.store(true, Ordering::Release);
+        }
+        closed
     }
 
     fn id(&self) -> usize {
@@ -144,7 +178,11 @@ impl Drain {
 
 /// Returns the event loop of an origin, or the running one, or None.
 pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
-    match origin.event_loop.as_ref().and_then(|event_loop| event_loop.as_any().downcast_ref::<EventLoop>()) {
+    match origin
+        .event_loop
+        .as_ref()
+        .and_then(|event_loop| event_loop.as_any().downcast_ref::<EventLoop>())
+    {
         Some(event_loop) => event_loop.event_loop.bind(py).clone(),
         None => {
             let running = statics(py).and_then(|known| known.running_loop.bind(py).call0());
@@ -155,7 +193,11 @@ pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, P
 
 /// Returns the context of an origin, or None.
 pub(crate) fn context_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
-    match origin.context.as_ref().and_then(|context| context.downcast_ref::<Captured>()) {
+    match origin
+        .context
+        .as_ref()
+        .and_then(|context| context.downcast_ref::<Captured>())
+    {
         Some(captured) => captured.0.bind(py).clone(),
         None => py.None().into_bound(py),
     }

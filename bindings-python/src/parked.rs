@@ -51,7 +51,13 @@ impl WakeCell {
 
     /// Cancels what callbacks wait for; false if there is nothing that can be cancelled so.
     pub(crate) fn cancel_waits(&self, py: Python<'_>) -> bool {
-        let waits: Vec<_> = self.waits.lock().iter().filter(|wait| !wait.is_done()).cloned().collect();
+        let waits: Vec<_> = self
+            .waits
+            .lock()
+            .iter()
+            .filter(|wait| !wait.is_done())
+            .cloned()
+            .collect();
         waits.iter().fold(false, |any, wait| wait.cancel(py) || any)
     }
 
@@ -145,11 +151,21 @@ pub(crate) fn poll_waker<T>(
     cell: &mut Option<Arc<WakeCell>>,
     poll: impl FnOnce(&mut Context<'_>) -> T,
 ) -> (T, Watched) {
-    let on_stack = PollWaker { cell: RefCell::new(cell), cloned: Cell::new(false), woken: Cell::new(false) };
+    let on_stack = PollWaker {
+        cell: RefCell::new(cell),
+        cloned: Cell::new(false),
+        woken: Cell::new(false),
+    };
     // SAFETY: the table's functions match the data, which lives until this function returns.
     let waker = std::mem::ManuallyDrop::new(unsafe { Waker::new((&raw const on_stack).cast(), &TABLE) });
     let result = poll(&mut Context::from_waker(&waker));
-    (result, Watched { cloned: on_stack.cloned.get(), woken: on_stack.woken.get() })
+    (
+        result,
+        Watched {
+            cloned: on_stack.cloned.get(),
+            woken: on_stack.woken.get(),
+        },
+    )
 }
 
 /// A drive that waits for a wake, as the event loop sees it: an awaitable of the loop's own library.
@@ -161,9 +177,15 @@ pub(crate) struct Park {
 impl Park {
     /// Begins to wait; nothing to yield if the wake has come already.
     pub(crate) fn begin(py: Python<'_>, wake: &Arc<WakeCell>) -> PyResult<(Self, Option<Py<PyAny>>)> {
-        let (iterator, resume) =
-            statics(py)?.support.bind(py).call_method0("park")?.extract::<(Py<PyAny>, Py<PyAny>)>()?;
-        let mut park = Self { iterator, wake: wake.clone() };
+        let (iterator, resume) = statics(py)?
+            .support
+            .bind(py)
+            .call_method0("park")?
+            .extract::<(Py<PyAny>, Py<PyAny>)>()?;
+        let mut park = Self {
+            iterator,
+            wake: wake.clone(),
+        };
         if !wake.arm(resume) {
             park.end(py);
             return Ok((park, None));
@@ -174,7 +196,10 @@ impl Park {
 
     /// Resumes the wait; gives what is to be yielded, or nothing when it is over.
     pub(crate) fn send(&mut self, py: Python<'_>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        let sent = self.iterator.bind(py).call_method1(pyo3::intern!(py, "send"), (value,));
+        let sent = self
+            .iterator
+            .bind(py)
+            .call_method1(pyo3::intern!(py, "send"), (value,));
         match sent {
             Ok(yielded) => Ok(Some(yielded.unbind())),
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => Ok(None),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callweir::{Error, ErrorKind, Payload, Result, Step};
+use callweir::{Error, Payload, Result, Step};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,15 +38,19 @@ pub(crate) fn run(
     let submitted = statics(py).and_then(|known| {
         let context = known.copy_context.bind(py).call0()?;
         let done = Bound::new(py, PoolDone(Mutex::new(Some(sender))))?;
-        known.support.bind(py).call_method1("run_pooled", (context, function, keywords, done))
+        known
+            .support
+            .bind(py)
+            .call_method1("run_pooled", (context, function, keywords, done))
     });
     submitted.map_err(|error| from_py(py, error))?;
     let callback = callback.clone();
     Ok(Step::later(async move {
-        match receiver.await {
-            Ok(result) => attached(|py| callback.pooled(py, result)),
-            Err(_) => Err(Error::new(ErrorKind::Internal, "the thread of a synchronous tool ended without a result")),
-        }
+        let ended = receiver.await.map_err(|_| {
+            let text = "the thread of a synchronous tool ended without a result";
+            Error::internal(text)
+        })?;
+        attached(|py| callback.pooled(py, ended))?.settle().await
     }))
 }
 
@@ -62,7 +66,10 @@ impl PoolDone {
             Some(error) => Err(from_exception(&error)),
             None => Ok(value),
         };
-        self.0.lock().take().is_some_and(|sender| sender.send(result).is_ok())
+        self.0
+            .lock()
+            .take()
+            .is_some_and(|sender| sender.send(result).is_ok())
     }
 
     /// Says whether nobody waits any more.

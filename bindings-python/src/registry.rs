@@ -34,7 +34,13 @@ impl Descriptor {
         let parameters = optional_json(parameters, &Default::default())?;
         let parameters = parameters.unwrap_or_else(|| serde_json::json!({ "type": "object" }));
         let description = description.to_owned();
-        Ok(Self(Arc::new(callweir::Descriptor { name: name.into(), description, parameters, read_only, idempotent })))
+        Ok(Self(Arc::new(callweir::Descriptor {
+            name: name.into(),
+            description,
+            parameters,
+            read_only,
+            idempotent,
+        })))
     }
 
     /// The tool's name.
@@ -52,7 +58,9 @@ impl Descriptor {
     /// The JSON Schema of the arguments.
     #[getter]
     fn parameters(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        from_json(py, &self.0.parameters).map(Bound::unbind).map_err(|error| to_py(py, &error))
+        from_json(py, &self.0.parameters)
+            .map(Bound::unbind)
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Whether the tool changes nothing.
@@ -86,17 +94,26 @@ impl NativeTool {
     #[new]
     #[pyo3(signature = (descriptor, function, bind, blocking))]
     fn new(descriptor: &Descriptor, function: Py<PyAny>, bind: Option<Py<PyAny>>, blocking: bool) -> Self {
-        Self { descriptor: descriptor.0.clone(), function, bind, blocking }
+        Self {
+            descriptor: descriptor.0.clone(),
+            function,
+            bind,
+            blocking,
+        }
     }
 }
 
 /// Turns what a signature's `bind` raised into the error that names the argument.
 pub(crate) fn bind_error(py: Python<'_>, error: &PyErr) -> Error {
     let exception = error.value(py);
-    let path = exception.getattr("path").and_then(|path| path.extract::<String>());
+    let path = exception
+        .getattr("path")
+        .and_then(|path| path.extract::<String>());
     match path {
         Ok(path) => {
-            let message = exception.getattr("message").and_then(|message| message.extract::<String>());
+            let message = exception
+                .getattr("message")
+                .and_then(|message| message.extract::<String>());
             Error::invalid_argument(path, message.unwrap_or_else(|_| exception.to_string()))
         }
         Err(_) => from_py(py, error.clone_ref(py)),
@@ -147,7 +164,10 @@ impl NativeRegistry {
     #[new]
     fn new(runtime: &Runtime) -> Self {
         let registry = callweir::ToolRegistry::with_runtime(runtime.core().clone());
-        Self { registry, default: runtime.default() }
+        Self {
+            registry,
+            default: runtime.default(),
+        }
     }
 
     /// Registers tools and registries: all or none.
@@ -157,27 +177,43 @@ impl NativeRegistry {
                 let tool = tool.get();
                 let bind = tool.bind.as_ref().map(|bind| bind.clone_ref(py));
                 let function = tool.function.clone_ref(py);
-                let made =
-                    PyTool::new(tool.descriptor.clone(), function, bind, tool.blocking, self.default.clone());
+                let made = PyTool::new(
+                    tool.descriptor.clone(),
+                    function,
+                    bind,
+                    tool.blocking,
+                    self.default.clone(),
+                );
                 return Ok(Registrable::from(made));
             }
-            let inner = item.cast::<Self>().map_err(|_| PyTypeError::new_err("expected a tool or a registry"))?;
+            let inner = item
+                .cast::<Self>()
+                .map_err(|_| PyTypeError::new_err("expected a tool or a registry"))?;
             Ok(Registrable::Registry(inner.get().registry.clone()))
         });
         let taken = taken.collect::<PyResult<Vec<_>>>()?;
-        self.registry.register_all(taken).map(drop).map_err(|error| to_py(py, &error))
+        self.registry
+            .register_all(taken)
+            .map(drop)
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Adds a middleware inside those that are there.
     fn use_middleware(&self, middleware: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
-        self.registry.use_any(Arc::new(PyMiddleware::new(middleware, &name.into(), &self.default)?));
+        self.registry.use_any(Arc::new(PyMiddleware::new(
+            middleware,
+            &name.into(),
+            &self.default,
+        )?));
         Ok(())
     }
 
     /// Lists the middleware objects, outermost first.
     fn middleware(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         let all = self.registry.middleware();
-        let known = all.iter().filter_map(|middleware| middleware.as_any().downcast_ref::<PyMiddleware>());
+        let known = all
+            .iter()
+            .filter_map(|middleware| middleware.as_any().downcast_ref::<PyMiddleware>());
         known.map(|middleware| middleware.object.clone_ref(py)).collect()
     }
 
@@ -188,8 +224,14 @@ impl NativeRegistry {
 
     /// Copies the named tools and the middleware as they are now.
     fn subset(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Self> {
-        let registry = self.registry.subset(names.iter().map(String::as_str)).map_err(|error| to_py(py, &error))?;
-        Ok(Self { registry, default: self.default.clone() })
+        let registry = self
+            .registry
+            .subset(names.iter().map(String::as_str))
+            .map_err(|error| to_py(py, &error))?;
+        Ok(Self {
+            registry,
+            default: self.default.clone(),
+        })
     }
 
     /// Renders the tools for a provider, or neutrally.
@@ -210,7 +252,10 @@ impl NativeRegistry {
         scope: Option<&ScopeHandle>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let scope = given_or_current(py, scope)?;
-        let explained = self.registry.explain(name, scope.as_ref()).map_err(|error| to_py(py, &error))?;
+        let explained = self
+            .registry
+            .explain(name, scope.as_ref())
+            .map_err(|error| to_py(py, &error))?;
         lines(py, &explained)
     }
 
@@ -225,11 +270,22 @@ impl NativeRegistry {
         metadata: Option<&Bound<'_, PyAny>>,
         tool_call_id: Option<&str>,
     ) -> PyResult<Drive> {
-        let mut request = self.request(py, name, arguments, context, Extra { metadata, tool_call_id })?;
+        let mut request = self.request(
+            py,
+            name,
+            arguments,
+            context,
+            Extra {
+                metadata,
+                tool_call_id,
+            },
+        )?;
         let registry = self.registry.clone();
         Ok(Drive::start(move |py| {
             request.parent = current(py)?;
-            Ok(Box::pin(async move { registry.dispatch_request(request).await.map(Output::Payload) }))
+            Ok(Box::pin(async move {
+                registry.dispatch_request(request).await.map(Output::Payload)
+            }))
         }))
     }
 
@@ -244,12 +300,24 @@ impl NativeRegistry {
         metadata: Option<&Bound<'_, PyAny>>,
         tool_call_id: Option<&str>,
     ) -> PyResult<Drive> {
-        let mut request = self.request(py, name, arguments, context, Extra { metadata, tool_call_id })?;
+        let mut request = self.request(
+            py,
+            name,
+            arguments,
+            context,
+            Extra {
+                metadata,
+                tool_call_id,
+            },
+        )?;
         let registry = self.registry.clone();
         Ok(Drive::start(move |py| {
             request.parent = current(py)?;
-            Ok(Box::pin(async move { callweir::foreign::dispatch_text(registry, request).await.map(Output::Text) }))
+            Ok(Box::pin(async move {
+                callweir::foreign::dispatch_text(registry, request)
+                    .await
+                    .map(Output::Text)
+            }))
         }))
     }
 }
-

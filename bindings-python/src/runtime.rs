@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use callweir::foreign::Home;
-use callweir::{Family, Invocation, Limits, ManualOptions, Mark, Options, Propagation, RegisterOptions, Registration};
+use callweir::{
+    Family, Invocation, Limits, ManualOptions, Mark, Options, Propagation, RegisterOptions, Registration,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -35,7 +37,13 @@ pub(crate) fn default_runtime(py: Python<'_>) -> PyResult<Py<Runtime>> {
     let made = DEFAULT.get_or_try_init(py, || {
         let core = callweir::Runtime::with_host(Options::default(), Arc::new(Interpreter));
         callweir::Runtime::set_default(core.clone());
-        Py::new(py, Runtime { core, default: Default::default() })
+        Py::new(
+            py,
+            Runtime {
+                core,
+                default: Default::default(),
+            },
+        )
     });
     made.map(|runtime| runtime.clone_ref(py))
 }
@@ -59,7 +67,8 @@ pub(crate) fn timestamp(given: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
         Ok(seconds) => seconds,
         Err(_) => given.call_method0("timestamp")?.extract::<f64>()?,
     };
-    let since = Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let since =
+        Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(SystemTime::UNIX_EPOCH + since)
 }
 
@@ -67,7 +76,9 @@ pub(crate) fn timestamp(given: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
 pub(crate) fn deadline_of(seconds: f64) -> PyResult<Instant> {
     let now = Instant::now();
     if seconds.is_nan() {
-        return Err(PyValueError::new_err("a deadline is a number of seconds from now"));
+        return Err(PyValueError::new_err(
+            "a deadline is a number of seconds from now",
+        ));
     }
     if seconds <= 0.0 {
         return Ok(now.checked_sub(Duration::from_nanos(1)).unwrap_or(now));
@@ -77,7 +88,9 @@ pub(crate) fn deadline_of(seconds: f64) -> PyResult<Instant> {
 
 fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     let bad = |_| PyValueError::new_err("a timeout is a number of seconds, 0 or more");
-    seconds.map(|seconds| Duration::try_from_secs_f64(seconds.min(FAR.as_secs_f64())).map_err(bad)).transpose()
+    seconds
+        .map(|seconds| Duration::try_from_secs_f64(seconds.min(FAR.as_secs_f64())).map_err(bad))
+        .transpose()
 }
 
 /// Renders registrations as dicts.
@@ -115,7 +128,9 @@ impl Settings {
         };
         Ok(Options {
             limits,
-            credential_headers: self.credential_headers.unwrap_or_else(|| old.credential_headers.clone()),
+            credential_headers: self
+                .credential_headers
+                .unwrap_or_else(|| old.credential_headers.clone()),
             error_text: self.error_text.unwrap_or(old.error_text),
         })
     }
@@ -135,7 +150,13 @@ impl Runtime {
             return Err(PyTypeError::new_err("func must be callable"));
         }
         let name: Arc<str> = call.name.into();
-        let work = Callback::new(call.function.unbind(), "func", name.clone(), self.default.clone(), Home::Core);
+        let work = Callback::new(
+            call.function.unbind(),
+            "func",
+            name.clone(),
+            self.default.clone(),
+            Home::Core,
+        );
         let arguments = Object::payload(call.arguments.unbind(), &self.default);
         let mut made = Invocation::new(name, arguments, Arc::new(PyWork(Arc::new(work))));
         made.metadata = optional_json(call.metadata, &self.default)?;
@@ -154,12 +175,22 @@ impl Runtime {
         start: impl FnOnce(Python<'_>) -> PyResult<Driven> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
         let drive = Drive::start(start);
-        if in_loop(py)? { Ok(Py::new(py, drive)?.into_any()) } else { drive.block(py) }
+        if in_loop(py)? {
+            Ok(Py::new(py, drive)?.into_any())
+        } else {
+            drive.block(py)
+        }
     }
 
     /// Says where a queued callback runs: asynchronous ones on their loop, others as they were registered.
     fn home(py: Python<'_>, function: &Bound<'_, PyAny>, inline: bool) -> PyResult<Home> {
-        if inline || statics(py)?.support.bind(py).call_method1("is_async", (function,))?.extract()? {
+        if inline
+            || statics(py)?
+                .support
+                .bind(py)
+                .call_method1("is_async", (function,))?
+                .extract()?
+        {
             return Ok(Home::Loop);
         }
         Ok(Home::HostThread)
@@ -174,10 +205,18 @@ impl Runtime {
         inline: bool,
     ) -> PyResult<Callback> {
         if !function.is_callable() {
-            return Err(PyTypeError::new_err(format!("the callback of {stage} '{name}' is not callable")));
+            return Err(PyTypeError::new_err(format!(
+                "the callback of {stage} '{name}' is not callable"
+            )));
         }
         let home = Self::home(py, &function, inline)?;
-        Ok(Callback::new(function.unbind(), stage, name.into(), self.default.clone(), home))
+        Ok(Callback::new(
+            function.unbind(),
+            stage,
+            name.into(),
+            self.default.clone(),
+            home,
+        ))
     }
 }
 
@@ -198,8 +237,7 @@ fn in_loop(py: Python<'_>) -> PyResult<bool> {
 /// Fails if waiting here would wait for itself: in a callback of the dispatcher, or on a running event loop.
 fn check_may_wait(py: Python<'_>, blocking: bool) -> PyResult<()> {
     let deadlock = |text: &str| {
-        let error = callweir::Error::new(callweir::ErrorKind::WouldDeadlock, text);
-        Err(to_py(py, &error))
+        Err(to_py(py, &callweir::Error::would_deadlock(text)))
     };
     let echo = statics(py)?.echo.bind(py).call_method0("get")?;
     if !echo.is_none() {
@@ -238,7 +276,10 @@ impl Runtime {
 
     /// Registers a callback of a family.
     #[pyo3(signature = (family, name, fn_, *, priority=0, scope=None, break_chain=false))]
-    #[allow(clippy::too_many_arguments, reason = "the keyword arguments of one Python function")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn register(
         &self,
         py: Python<'_>,
@@ -252,14 +293,27 @@ impl Runtime {
         let family: Family = family.parse().map_err(|error| to_py(py, &error))?;
         let callback = self.callback(py, fn_, family.wire_name(), name, false)?;
         let scope = scope.map(|scope| scope.0.clone());
-        let options = RegisterOptions { priority, scope, break_chain, component: None };
-        let registered = self.core.register(family, name, handler(family, callback), &options);
+        let options = RegisterOptions {
+            priority,
+            scope,
+            break_chain,
+            component: None,
+        };
+        let registered = self
+            .core
+            .register(family, name, handler(family, callback), &options);
         registered.map_err(|error| to_py(py, &error))
     }
 
     /// Removes a callback; returns whether it was there.
     #[pyo3(signature = (family, name, *, scope=None))]
-    fn deregister(&self, py: Python<'_>, family: &str, name: &str, scope: Option<&ScopeHandle>) -> PyResult<bool> {
+    fn deregister(
+        &self,
+        py: Python<'_>,
+        family: &str,
+        name: &str,
+        scope: Option<&ScopeHandle>,
+    ) -> PyResult<bool> {
         let family: Family = family.parse().map_err(|error| to_py(py, &error))?;
         Ok(self.core.deregister(family, name, scope.map(|scope| &scope.0)))
     }
@@ -276,7 +330,9 @@ impl Runtime {
     ) -> PyResult<()> {
         let callback = self.callback(py, fn_, "subscriber", name, inline)?;
         let target = Arc::new(PyObserver(Arc::new(callback)));
-        self.core.subscribe(name, target, scope.map(|scope| &scope.0)).map_err(|error| to_py(py, &error))
+        self.core
+            .subscribe(name, target, scope.map(|scope| &scope.0))
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Registers a subscriber of typed registry-call records.
@@ -291,7 +347,9 @@ impl Runtime {
     ) -> PyResult<()> {
         let callback = self.callback(py, fn_, "subscriber", name, inline)?;
         let target = Arc::new(PyCallObserver(Arc::new(callback)));
-        self.core.subscribe_calls(name, target, scope.map(|scope| &scope.0)).map_err(|error| to_py(py, &error))
+        self.core
+            .subscribe_calls(name, target, scope.map(|scope| &scope.0))
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Removes a subscriber; returns whether it was there.
@@ -310,7 +368,10 @@ impl Runtime {
 
     /// Makes a managed call; the awaitable gives the function's own result.
     #[pyo3(signature = (name, args, func, *, metadata=None, tool_call_id=None, cancellation=None))]
-    #[allow(clippy::too_many_arguments, reason = "the keyword arguments of one Python function")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn execute(
         &self,
         py: Python<'_>,
@@ -321,25 +382,41 @@ impl Runtime {
         tool_call_id: Option<&str>,
         cancellation: Option<Cancellation>,
     ) -> PyResult<Drive> {
-        let asked = Executed { name, arguments: args, function: func, metadata, tool_call_id, cancellation };
+        let asked = Executed {
+            name,
+            arguments: args,
+            function: func,
+            metadata,
+            tool_call_id,
+            cancellation,
+        };
         let mut call = self.invocation(py, asked)?;
         let runtime = self.core.clone();
         Ok(Drive::start(move |py| {
             call.parent = current(py)?;
-            Ok(Box::pin(async move { call.execute(runtime).await.map(Output::Payload) }))
+            Ok(Box::pin(async move {
+                call.execute(runtime).await.map(Output::Payload)
+            }))
         }))
     }
 
     /// Runs an awaitable of this package to its end on this thread, outside any event loop.
     fn run_blocking(&self, py: Python<'_>, awaitable: &Bound<'_, Drive>) -> PyResult<Py<PyAny>> {
         check_may_wait(py, true)?;
-        let drive = std::mem::replace(&mut *awaitable.try_borrow_mut()?, Drive::new(crate::drive::Source::Done));
+        let drive = std::mem::replace(
+            &mut *awaitable.try_borrow_mut()?,
+            Drive::new(crate::drive::Source::Done),
+        );
         drive.block(py)
     }
 
     /// Runs the guardrails of a tool call.
     fn conditional_execution(&self, py: Python<'_>, name: &str, args: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        let (runtime, name, arguments) = (self.core.clone(), Arc::from(name), Object::payload(args, &self.default));
+        let (runtime, name, arguments) = (
+            self.core.clone(),
+            Arc::from(name),
+            Object::payload(args, &self.default),
+        );
         Self::helper(py, move |py| {
             let parent = current(py)?;
             let checked = callweir::conditional_execution(runtime, parent, name, arguments);
@@ -349,7 +426,11 @@ impl Runtime {
 
     /// Runs the request intercepts of a tool call and gives the arguments.
     fn request_intercepts(&self, py: Python<'_>, name: &str, args: Py<PyAny>) -> PyResult<Py<PyAny>> {
-        let (runtime, name, arguments) = (self.core.clone(), Arc::from(name), Object::payload(args, &self.default));
+        let (runtime, name, arguments) = (
+            self.core.clone(),
+            Arc::from(name),
+            Object::payload(args, &self.default),
+        );
         Self::helper(py, move |py| {
             let parent = current(py)?;
             let folded = callweir::request_intercepts(runtime, parent, name, arguments);
@@ -359,7 +440,10 @@ impl Runtime {
 
     /// Starts a call that the program runs itself.
     #[pyo3(signature = (name, args, *, metadata=None, tool_call_id=None, attributes=None, scope=None, timestamp=None))]
-    #[allow(clippy::too_many_arguments, reason = "the keyword arguments of one Python function")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn start_call(
         &self,
         py: Python<'_>,
@@ -381,12 +465,18 @@ impl Runtime {
         let arguments = Object::payload(args, &self.default);
         let started = callweir::ManualCall::start(&self.core, name.into(), &arguments, options);
         let call = started.map_err(|error| to_py(py, &error))?;
-        Ok(ManualCall { call, default: ByIdentity(self.default.clone()) })
+        Ok(ManualCall {
+            call,
+            default: ByIdentity(self.default.clone()),
+        })
     }
 
     /// Opens a scope under the current one or the one given; it is not made current.
     #[pyo3(signature = (name, scope_type, *, parent=None, input=None, metadata=None, attributes=None, data_schema=None, timestamp=None))]
-    #[allow(clippy::too_many_arguments, reason = "the keyword arguments of one Python function")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn open_scope(
         &self,
         py: Python<'_>,
@@ -415,7 +505,10 @@ impl Runtime {
 
     /// Emits a mark.
     #[pyo3(signature = (name, data=None, metadata=None, *, scope=None, data_schema=None, timestamp=None))]
-    #[allow(clippy::too_many_arguments, reason = "the keyword arguments of one Python function")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn mark(
         &self,
         py: Python<'_>,
@@ -439,7 +532,8 @@ impl Runtime {
     /// Returns a scope that stands for one of another process.
     fn attach(&self, py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ScopeHandle> {
         let read = to_json(value, &self.default).and_then(|json| Propagation::from_json(&json));
-        read.map(|from| ScopeHandle(self.core.attach(&from))).map_err(|error| to_py(py, &error))
+        read.map(|from| ScopeHandle(self.core.attach(&from)))
+            .map_err(|error| to_py(py, &error))
     }
 
     /// Waits until everything emitted before is delivered; returns how many events are still pending.
@@ -447,7 +541,9 @@ impl Runtime {
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<usize> {
         check_may_wait(py, true)?;
         let timeout = timeout_of(timeout)?;
-        self.wait(py, move |runtime| Box::pin(async move { runtime.flush(timeout).await }))
+        self.wait(py, move |runtime| {
+            Box::pin(async move { runtime.flush(timeout).await })
+        })
     }
 
     /// Like `flush`, awaitable.
@@ -473,7 +569,9 @@ impl Runtime {
     fn shutdown(&self, py: Python<'_>, timeout: f64) -> PyResult<usize> {
         check_may_wait(py, true)?;
         let timeout = timeout_of(Some(timeout))?.unwrap_or(FAR);
-        self.wait(py, move |runtime| Box::pin(async move { runtime.shutdown(timeout).await }))
+        self.wait(py, move |runtime| {
+            Box::pin(async move { runtime.shutdown(timeout).await })
+        })
     }
 
     /// Like `shutdown`, awaitable.
@@ -482,7 +580,9 @@ impl Runtime {
         let (runtime, timeout) = (self.core.clone(), timeout_of(Some(timeout))?.unwrap_or(FAR));
         Ok(Drive::start(move |py| {
             check_may_wait(py, false)?;
-            Ok(Box::pin(async move { runtime.shutdown(timeout).await.map(Output::Count) }))
+            Ok(Box::pin(async move {
+                runtime.shutdown(timeout).await.map(Output::Count)
+            }))
         }))
     }
 
@@ -508,7 +608,10 @@ impl Runtime {
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let _ = name;
         let scope = given_or_current(py, scope)?;
-        let explained = self.core.explain(kind, scope.as_ref()).map_err(|error| to_py(py, &error))?;
+        let explained = self
+            .core
+            .explain(kind, scope.as_ref())
+            .map_err(|error| to_py(py, &error))?;
         lines(py, &explained)
     }
 

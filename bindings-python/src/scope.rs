@@ -15,7 +15,10 @@ pub(crate) struct ScopeHandle(pub(crate) Scope);
 
 /// Returns the current scope of the task.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Scope>> {
-    let value = statics(py)?.scope.bind(py).call_method0(pyo3::intern!(py, "get"))?;
+    let value = statics(py)?
+        .scope
+        .bind(py)
+        .call_method0(pyo3::intern!(py, "get"))?;
     if value.is_none() {
         return Ok(None);
     }
@@ -33,7 +36,11 @@ pub(crate) fn given_or_current(py: Python<'_>, given: Option<&ScopeHandle>) -> P
 /// Makes a scope current and returns the token that undoes it.
 pub(crate) fn set(py: Python<'_>, scope: &Scope) -> PyResult<Py<PyAny>> {
     let handle = Bound::new(py, ScopeHandle(scope.clone()))?;
-    statics(py)?.scope_set.bind(py).call1((handle,)).map(Bound::unbind)
+    statics(py)?
+        .scope_set
+        .bind(py)
+        .call1((handle,))
+        .map(Bound::unbind)
 }
 
 /// Undoes [`set`].
@@ -100,7 +107,10 @@ impl ScopeHandle {
         let options = CloseOptions {
             output: optional_json(output, &default)?,
             metadata: optional_json(metadata, &default)?,
-            outcome: outcome.map(str::parse::<Outcome>).transpose().map_err(|error| to_py(py, &error))?,
+            outcome: outcome
+                .map(str::parse::<Outcome>)
+                .transpose()
+                .map_err(|error| to_py(py, &error))?,
             error_type,
             timestamp: timestamp.map(self::timestamp).transpose()?,
         };
@@ -124,15 +134,20 @@ impl ScopeHandle {
         if current(py)?.as_ref() != Some(&self.0) {
             return Ok(());
         }
-        let around = std::iter::successors(self.0.parent(), |scope| scope.parent()).find(|scope| scope.is_open());
-        let value = around.map(|scope| Bound::new(py, Self(scope.clone()))).transpose()?;
+        let around =
+            std::iter::successors(self.0.parent(), |scope| scope.parent()).find(|scope| scope.is_open());
+        let value = around
+            .map(|scope| Bound::new(py, Self(scope.clone())))
+            .transpose()?;
         statics(py)?.scope_set.bind(py).call1((value,)).map(drop)
     }
 
     /// Returns what another process needs to continue under the scope.
     fn propagation(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let json = self.0.propagation().to_json();
-        crate::value::from_json(py, &json).map(Bound::unbind).map_err(|error| to_py(py, &error))
+        crate::value::from_json(py, &json)
+            .map(Bound::unbind)
+            .map_err(|error| to_py(py, &error))
     }
 
     fn __repr__(&self) -> String {

@@ -31,7 +31,9 @@ static STATICS: PyOnceLock<Statics> = PyOnceLock::new();
 
 /// Returns the looked-up objects.
 pub(crate) fn statics(py: Python<'_>) -> PyResult<&'static Statics> {
-    STATICS.get(py).ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("import callweir, not callweir._native"))
+    STATICS
+        .get(py)
+        .ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("import callweir, not callweir._native"))
 }
 
 /// Hands over the package's Python part; called once by `callweir/__init__.py`.

@@ -47,7 +47,10 @@ pub(crate) struct Object {
 impl Object {
     /// Wraps an object.
     pub(crate) fn payload(object: Py<PyAny>, default: &Default) -> Payload {
-        Payload::Host(Arc::new(Self { object, default: default.clone() }))
+        Payload::Host(Arc::new(Self {
+            object,
+            default: default.clone(),
+        }))
     }
 }
 
@@ -65,7 +68,9 @@ impl HostValue for Object {
 
     fn keys(&self, visit: &mut dyn FnMut(&str)) -> bool {
         let walked = attached(|py| {
-            let Ok(dict) = self.object.bind(py).cast::<PyDict>() else { return Ok(false) };
+            let Ok(dict) = self.object.bind(py).cast::<PyDict>() else {
+                return Ok(false);
+            };
             for (key, _) in dict.iter() {
                 match key.cast::<PyString>() {
                     Ok(key) => visit(&text(key)),
@@ -85,7 +90,9 @@ impl HostValue for Object {
 
 /// Runs `body` with the interpreter; an interpreter that is going away is an error and not a hang.
 pub(crate) fn attached<T>(body: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
-    Python::try_attach(body).unwrap_or_else(|| Err(Error::new(callweir::ErrorKind::ShutDown, "Python is shutting down")))
+    Python::try_attach(body).unwrap_or_else(|| {
+        Err(Error::shut_down())
+    })
 }
 
 /// Returns the Python object of a payload: the very object, or one made from JSON.
@@ -106,6 +113,10 @@ pub(crate) fn from_text(value: &Value, default: &Default) -> Result<Payload> {
 
 /// Converts an optional Python value, such as metadata, at once.
 pub(crate) fn optional_json(value: Option<&Bound<'_, PyAny>>, default: &Default) -> PyResult<Option<Value>> {
-    let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(None) };
-    to_json(value, default).map(Some).map_err(|error| crate::error::to_py(value.py(), &error))
+    let Some(value) = value.filter(|value| !value.is_none()) else {
+        return Ok(None);
+    };
+    to_json(value, default)
+        .map(Some)
+        .map_err(|error| crate::error::to_py(value.py(), &error))
 }

@@ -81,6 +81,9 @@ def run(context: Context, function: Callable[..., Any], keywords: dict[str, Any]
             waited = done(None, error)
         else:
             waited = done(value, None)
+            if not waited and hasattr(value, "__await__") and hasattr(value, "close"):
+                # Nobody will await it; Python must not warn about that.
+                value.close()
             del value
         if not waited:
             with _pool.lock:

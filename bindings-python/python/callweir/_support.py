@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage]
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextvars import Context, ContextVar
 from types import CoroutineType, coroutine
 from typing import Any
@@ -150,47 +150,68 @@ class _Awaiting:
 _tasks: set[Any] = set()
 
 
-def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable[[Any, Any], None]) -> None:
-    """Runs a callback's coroutine on its own loop, or on a private one where that loop has closed."""
+class _Away:
+    """A callback's coroutine on its way to its own loop; one that the loop never began runs on a private loop."""
 
-    async def run() -> None:
-        echo.set((echo.get() or 0) + 1)
-        try:
-            value = await (iterator if type(iterator) is CoroutineType else _Awaiting(iterator))
-        except BaseException as error:
-            settle(None, error)
-            if not isinstance(error, Exception):
-                raise
-        else:
-            settle(value, None)
+    def __init__(self, iterator: Any, context: Context | None, settle: Callable[[Any, Any], None]) -> None:
+        self.work: tuple[Any, Context | None, Callable[[Any, Any], None]] | None = (iterator, context, settle)
 
-    home = context.copy() if context is not None else None
-
-    def start() -> None:
-        task = loop.create_task(run(), context=home)
+    def start(self, loop: Any) -> None:
+        home = self.work[1] if self.work is not None else None
+        task = loop.create_task(self.run(), context=home)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
 
+    async def run(self) -> None:
+        work, self.work = self.work, None
+        if work is not None:
+            await _settled(work[0], work[2])
+
+    def __del__(self) -> None:
+        # A loop that ends drops what it was asked to do, and cancels tasks before their first step.
+        work, self.work = self.work, None
+        if work is None or sys.is_finalizing():
+            return
+        from threading import Thread
+
+        Thread(target=_run_privately, args=work, name="callweir-callback", daemon=True).start()
+
+
+async def _settled(iterator: Any, settle: Callable[[Any, Any], None]) -> None:
+    echo.set((echo.get() or 0) + 1)
+    try:
+        value = await (iterator if type(iterator) is CoroutineType else _Awaiting(iterator))
+    except BaseException as error:
+        settle(None, error)
+        if not isinstance(error, Exception):
+            raise
+    else:
+        settle(value, None)
+
+
+def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable[[Any, Any], None]) -> None:
+    """Runs a callback's coroutine on its own loop, or on a private one where that loop has closed."""
+    home = context.copy() if context is not None else None
+    away = _Away(iterator, home, settle)
     if loop is not None and not loop.is_closed():
         try:
             if _get_running_loop() is loop:
-                start()
+                away.start(loop)
             else:
-                loop.call_soon_threadsafe(start)
+                loop.call_soon_threadsafe(away.start, loop)
             return
         except RuntimeError:
             # It closed in between.
             pass
-    _run_privately(run, home)
+    away.work = None
+    _run_privately(iterator, home, settle)
 
 
-def _run_privately(run: Callable[[], Coroutine[Any, Any, None]], home: Context | None) -> None:
+def _run_privately(iterator: Any, home: Context | None, settle: Callable[[Any, Any], None]) -> None:
     import asyncio
 
-    if home is not None:
-        home.run(asyncio.run, run())
-    else:
-        asyncio.run(run())
+    run = asyncio.run if home is None else lambda main: home.run(asyncio.run, main)
+    run(_settled(iterator, settle))
 
 
 @coroutine

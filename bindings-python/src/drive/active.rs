@@ -49,6 +49,11 @@ pub(crate) fn active<T>(body: impl FnOnce(Option<&Active>) -> T) -> T {
     body(unsafe { pointer.as_ref() })
 }
 
+/// Runs what follows outside any drive, until the guard is dropped: for work of others that a poll happens to do.
+pub(crate) fn outside() -> Entered {
+    Entered(ACTIVE.replace(std::ptr::null()))
+}
+
 /// Says whether the callback that is being called cannot be awaited, since no event loop drives it.
 pub(crate) fn is_plain_thread() -> bool {
     active(|active| active.is_some_and(|active| active.host == Host::Plain))

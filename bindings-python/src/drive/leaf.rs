@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tokio::sync::oneshot;
 
-use super::active::{Active, active};
 use super::Resume;
+use super::active::{Active, active};
 use crate::error::from_py;
 use crate::parked::WakeCell;
 use crate::statics::statics;
@@ -34,7 +34,10 @@ pub(crate) fn is_awaitable(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult
 
 /// Returns what a coroutine is driven through: itself, or the iterator that `__await__` gives.
 pub(crate) fn awaitable<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if value.get_type().is(statics(value.py())?.coroutine.bind(value.py())) {
+    if value
+        .get_type()
+        .is(statics(value.py())?.coroutine.bind(value.py()))
+    {
         return Ok(value.clone());
     }
     value.call_method0(pyo3::intern!(value.py(), "__await__"))
@@ -81,7 +84,11 @@ impl Yielded {
     /// Hands the object to the host, which will resume the drive.
     pub(super) fn pass_up(self, py: Python<'_>) -> Py<PyAny> {
         self.wait.mode.store(STRAIGHT, Ordering::Relaxed);
-        self.wait.awaited.lock().as_ref().map_or_else(|| py.None(), |object| object.clone_ref(py))
+        self.wait
+            .awaited
+            .lock()
+            .as_ref()
+            .map_or_else(|| py.None(), |object| object.clone_ref(py))
     }
 
     /// Asks the awaited future itself to say when it is done.
@@ -91,7 +98,12 @@ impl Yielded {
         }
         self.wait.mode.store(BESIDE, Ordering::Relaxed);
         *self.wait.wake.lock() = Some(wake.clone());
-        let object = self.wait.awaited.lock().as_ref().map(|object| object.clone_ref(py));
+        let object = self
+            .wait
+            .awaited
+            .lock()
+            .as_ref()
+            .map(|object| object.clone_ref(py));
         let done = Bound::new(py, WaitDone(self.wait.clone()))?;
         match object.filter(|object| !object.is_none(py)) {
             Some(object) => {
@@ -118,8 +130,14 @@ impl Wait {
     /// Cancels the awaited future; false if it cannot be.
     pub(crate) fn cancel(&self, py: Python<'_>) -> bool {
         let object = self.awaited.lock().as_ref().map(|object| object.clone_ref(py));
-        let Some(object) = object.filter(|object| !object.is_none(py)) else { return false };
-        object.bind(py).call_method0("cancel").and_then(|cancelled| cancelled.extract()).unwrap_or(false)
+        let Some(object) = object.filter(|object| !object.is_none(py)) else {
+            return false;
+        };
+        object
+            .bind(py)
+            .call_method0("cancel")
+            .and_then(|cancelled| cancelled.extract())
+            .unwrap_or(false)
     }
 }
 
@@ -147,7 +165,11 @@ enum Sent {
 impl Leaf {
     /// Makes a leaf of a callback's awaitable; `origin` says where it runs if nobody drives it.
     pub(crate) fn new(coroutine: Py<PyAny>, origin: Origin) -> Self {
-        Self { coroutine, state: State::New, origin }
+        Self {
+            coroutine,
+            state: State::New,
+            origin,
+        }
     }
 
     fn send(&self, py: Python<'_>, value: &Py<PyAny>) -> PyResult<Sent> {
@@ -157,17 +179,20 @@ impl Leaf {
         match how {
             ffi::PySendResult::PYGEN_ERROR => Err(PyErr::fetch(py)),
             // SAFETY: for these two answers `result` is a new reference.
-            ffi::PySendResult::PYGEN_RETURN => {
-                Ok(Sent::Returned(unsafe { Bound::from_owned_ptr(py, result) }.unbind()))
-            }
-            ffi::PySendResult::PYGEN_NEXT => {
-                Ok(Sent::Yielded(unsafe { Bound::from_owned_ptr(py, result) }.unbind()))
-            }
+            ffi::PySendResult::PYGEN_RETURN => Ok(Sent::Returned(
+                unsafe { Bound::from_owned_ptr(py, result) }.unbind(),
+            )),
+            ffi::PySendResult::PYGEN_NEXT => Ok(Sent::Yielded(
+                unsafe { Bound::from_owned_ptr(py, result) }.unbind(),
+            )),
         }
     }
 
     fn throw(&self, py: Python<'_>, error: PyErr) -> PyResult<Sent> {
-        let thrown = self.coroutine.bind(py).call_method1(pyo3::intern!(py, "throw"), (error.into_value(py),));
+        let thrown = self
+            .coroutine
+            .bind(py)
+            .call_method1(pyo3::intern!(py, "throw"), (error.into_value(py),));
         match thrown {
             Ok(yielded) => Ok(Sent::Yielded(yielded.unbind())),
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyStopIteration>(py) => {
@@ -191,7 +216,10 @@ impl Leaf {
             Some(Resume::Throw(error)) => self.throw(py, error),
             None => {
                 if let State::Waiting(wait) = &self.state {
-                    active.push(Yielded { wait: wait.clone(), fresh: false });
+                    active.push(Yielded {
+                        wait: wait.clone(),
+                        fresh: false,
+                    });
                 }
                 return Poll::Pending;
             }
@@ -208,7 +236,10 @@ impl Leaf {
                     awaited: Mutex::new(Some(object)),
                     wake: Mutex::new(None),
                 });
-                active.push(Yielded { wait: wait.clone(), fresh: true });
+                active.push(Yielded {
+                    wait: wait.clone(),
+                    fresh: true,
+                });
                 self.state = State::Waiting(wait);
                 Poll::Pending
             }
@@ -226,7 +257,12 @@ impl Leaf {
         let spawned = statics(py).and_then(|known| {
             let event_loop = crate::host::loop_object(py, &self.origin);
             let context = crate::host::context_object(py, &self.origin);
-            let arguments = (self.coroutine.bind(py), event_loop, context, Bound::new(py, settle)?);
+            let arguments = (
+                self.coroutine.bind(py),
+                event_loop,
+                context,
+                Bound::new(py, settle)?,
+            );
             known.support.bind(py).call_method1("run_away", arguments)
         });
         spawned.map_err(|error| from_py(py, error))?;
@@ -244,8 +280,8 @@ impl Future for Leaf {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Ok(result)) => Poll::Ready(result),
                 Poll::Ready(Err(_)) => {
-                    let text = "the event loop of an awaitable callback closed before it was done";
-                    Poll::Ready(Err(Error::new(callweir::ErrorKind::Cancelled, text)))
+                    // The loop of the callback closed before it was done.
+                    Poll::Ready(Err(Error::cancelled()))
                 }
             };
         }
@@ -277,7 +313,11 @@ impl Drop for Leaf {
                     let awaited = wait.awaited.lock().take();
                     let event_loop = crate::host::loop_object(py, &self.origin);
                     let arguments = (self.coroutine.bind(py), awaited, event_loop);
-                    statics(py)?.support.bind(py).call_method1("abandon", arguments).map(drop)
+                    statics(py)?
+                        .support
+                        .bind(py)
+                        .call_method1("abandon", arguments)
+                        .map(drop)
                 });
             }
         }

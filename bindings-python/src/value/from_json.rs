@@ -73,7 +73,10 @@ fn build<'py>(py: Python<'py>, value: &Value) -> std::result::Result<Bound<'py, 
         Value::Object(map) => {
             let dict = PyDict::new(py);
             for (key, item) in map {
-                dict.set_item(key, build(py, item).map_err(|refused| refused.below(|| Step::Key(key.clone())))?)?;
+                dict.set_item(
+                    key,
+                    build(py, item).map_err(|refused| refused.below(|| Step::Key(key.clone())))?,
+                )?;
             }
             dict.into_any()
         }

@@ -19,8 +19,9 @@ struct Copier<'py> {
 
 impl<'py> Copier<'py> {
     fn copy(&mut self, value: &Bound<'py, PyAny>, depth: usize) -> PyResult<Bound<'py, PyAny>> {
-        let is_container =
-            value.is_instance_of::<PyDict>() || value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>();
+        let is_container = value.is_instance_of::<PyDict>()
+            || value.is_instance_of::<PyList>()
+            || value.is_instance_of::<PyTuple>();
         if !is_container || depth > callweir::MAX_DEPTH {
             return Ok(value.clone());
         }
@@ -62,9 +63,19 @@ impl<'py> Copier<'py> {
             // A named tuple has a constructor of its own; it goes by reference.
             return Ok(value.clone());
         }
-        let items: Vec<_> = tuple.iter().map(|item| self.copy(&item, depth + 1)).collect::<PyResult<_>>()?;
-        let same = items.iter().zip(tuple.iter()).all(|(copied, item)| copied.is(&item));
-        if same { Ok(value.clone()) } else { Ok(PyTuple::new(value.py(), items)?.into_any()) }
+        let items: Vec<_> = tuple
+            .iter()
+            .map(|item| self.copy(&item, depth + 1))
+            .collect::<PyResult<_>>()?;
+        let same = items
+            .iter()
+            .zip(tuple.iter())
+            .all(|(copied, item)| copied.is(&item));
+        if same {
+            Ok(value.clone())
+        } else {
+            Ok(PyTuple::new(value.py(), items)?.into_any())
+        }
     }
 
     fn remember(&mut self, address: usize, depth: usize, made: &Bound<'py, PyAny>) {

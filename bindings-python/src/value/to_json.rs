@@ -11,7 +11,11 @@ use crate::statics::statics;
 
 /// Copies a value as JSON; what has no JSON form is `NotJson` with its path.
 pub(crate) fn to_json(value: &Bound<'_, PyAny>, default: &Default) -> Result<Value> {
-    let mut walk = Walk { default, depth: 0, around: Vec::new() };
+    let mut walk = Walk {
+        default,
+        depth: 0,
+        around: Vec::new(),
+    };
     walk.copy(value).map_err(|refused| {
         let mut place = String::from("$");
         refused.path.iter().rev().for_each(|step| match step {
@@ -61,7 +65,10 @@ enum Step {
 
 impl Refused {
     fn new(why: impl Into<String>) -> Self {
-        Self { path: Vec::new(), why: why.into() }
+        Self {
+            path: Vec::new(),
+            why: why.into(),
+        }
     }
 
     fn below(mut self, step: Step) -> Self {
@@ -127,9 +134,12 @@ impl Walk<'_> {
 
     fn copy_items<'py>(&mut self, items: impl Iterator<Item = Bound<'py, PyAny>>) -> Copied {
         let copied = items.enumerate().map(|(index, item)| {
-            self.copy(&item).map_err(|refused| refused.below(Step::Index(index)))
+            self.copy(&item)
+                .map_err(|refused| refused.below(Step::Index(index)))
         });
-        copied.collect::<std::result::Result<Vec<_>, _>>().map(Value::Array)
+        copied
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map(Value::Array)
     }
 
     fn copy_dict(&mut self, dict: &Bound<'_, PyDict>) -> Copied {
@@ -166,11 +176,19 @@ impl Walk<'_> {
 }
 
 fn error_name(py: Python<'_>, error: &PyErr) -> String {
-    error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default()
+    error
+        .get_type(py)
+        .name()
+        .map(|name| name.to_string())
+        .unwrap_or_default()
 }
 
 fn type_name(value: &Bound<'_, PyAny>) -> String {
-    value.get_type().name().map(|name| name.to_string()).unwrap_or_else(|_| "the value".to_owned())
+    value
+        .get_type()
+        .name()
+        .map(|name| name.to_string())
+        .unwrap_or_else(|_| "the value".to_owned())
 }
 
 fn key_text(key: &Bound<'_, PyAny>) -> std::result::Result<String, Refused> {
@@ -178,7 +196,10 @@ fn key_text(key: &Bound<'_, PyAny>) -> std::result::Result<String, Refused> {
         return Ok(text(string));
     }
     if key.is_exact_instance_of::<PyInt>() {
-        return key.str().map(|shown| shown.to_string()).map_err(|_| Refused::new("an integer key"));
+        return key
+            .str()
+            .map(|shown| shown.to_string())
+            .map_err(|_| Refused::new("an integer key"));
     }
     let kind: Bound<'_, PyType> = key.get_type();
     let kind = kind.name().map(|name| name.to_string()).unwrap_or_default();
@@ -189,7 +210,10 @@ fn copy_integer(integer: &Bound<'_, PyInt>) -> Copied {
     if let Ok(number) = integer.extract::<i64>() {
         return Ok(Value::from(number));
     }
-    integer.extract::<u64>().map(Value::from).map_err(|_| Refused::new("an integer beyond 64 bits"))
+    integer
+        .extract::<u64>()
+        .map(Value::from)
+        .map_err(|_| Refused::new("an integer beyond 64 bits"))
 }
 
 fn copy_float(float: &Bound<'_, PyFloat>) -> Copied {
@@ -197,7 +221,15 @@ fn copy_float(float: &Bound<'_, PyFloat>) -> Copied {
         return Err(Refused::new(format!("{} is not a JSON number", float.value())));
     }
     // The text is Python's own, so that a reader sees what the program would have printed.
-    let shown = float.py().get_type::<PyFloat>().call_method1("__repr__", (float,));
-    let shown = shown.and_then(|shown| shown.extract::<String>()).map_err(|_| Refused::new("a float"))?;
-    shown.parse::<Number>().map(Value::Number).map_err(|_| Refused::new("a float"))
+    let shown = float
+        .py()
+        .get_type::<PyFloat>()
+        .call_method1("__repr__", (float,));
+    let shown = shown
+        .and_then(|shown| shown.extract::<String>())
+        .map_err(|_| Refused::new("a float"))?;
+    shown
+        .parse::<Number>()
+        .map(Value::Number)
+        .map_err(|_| Refused::new("a float"))
 }
