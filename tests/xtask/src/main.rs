@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo verify | cargo demo | cargo bench-doors | cargo gen [--check]";
+const USAGE: &str = "usage: cargo verify | cargo demo | cargo bench-doors [--quick] [--peer] [--only ROW] | cargo gen [--check]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["verify"] => Ok(verify::run(&workspace)),
         ["demo"] => Ok(demo::run(&workspace)),
-        ["bench-doors"] => bench::run(&workspace),
+        ["bench-doors", arguments @ ..] => bench::run(&workspace, arguments),
         ["gen"] => r#gen::write(&workspace),
         ["gen", "--check"] => r#gen::check(&workspace),
         _ => Err(USAGE.to_owned()),
