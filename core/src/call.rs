@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::event::ScopeType;
 use crate::family::Family;
 use crate::registrations::Snapshot;
-use crate::registry::Descriptor;
 use crate::runtime::Runtime;
 use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::Payload;
@@ -25,7 +24,7 @@ use crate::value::Payload;
 pub use manual::{EndOptions, ManualCall, ManualOptions};
 pub(crate) use phase::Phase;
 pub use phase::{conditional_execution, request_intercepts};
-pub use tool::{ToolCall, ToolContext};
+pub use tool::{Descriptor, ToolCall, ToolContext};
 
 /// Makes a call's scope current in the host's own task context, while the call's work runs.
 pub trait Current: Send + 'static {

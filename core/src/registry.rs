@@ -19,11 +19,12 @@ use crate::registrations::Registration;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
 
+pub use crate::call::Descriptor;
 pub(crate) use dispatch::result_text;
 pub use dispatch::{Arguments, DispatchRequest};
 pub use manifest::Provider;
 pub use middleware::{AnyMiddleware, Middleware, middleware_fn};
-pub use tool::{Descriptor, FunctionTool, Tool, ToolSpec};
+pub use tool::{FunctionTool, Tool, ToolSpec};
 
 use tool::ToolEntry;
 

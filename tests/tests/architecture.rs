@@ -46,19 +46,20 @@ const TOP_LEVEL: [&str; 15] = [
 
 /// The core's modules from the ground up: a module may use those of its own level and of the levels before.
 const LEVELS: [&[&str]; 6] = [
-    &["error", "value", "payload", "block", "id", "timer"],
+    &["error", "value", "payload", "block", "id"],
     &["family", "event"],
-    &["chain", "scope"],
+    // The machine: these hold handles of each other (a scope knows its runtime, a call its scope).
     &[
-        "call",
-        "dispatch",
-        "registry",
-        "policy",
-        "codec",
-        "export",
+        "chain",
+        "scope",
         "registrations",
+        "dispatch",
+        "call",
+        "timer",
+        "runtime",
     ],
-    &["runtime", "plugin", "foreign"],
+    &["registry", "policy", "codec", "export", "closures"],
+    &["plugin", "foreign"],
     &["lib"],
 ];
 

@@ -3,14 +3,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::limit::Limits;
 use crate::error::Result;
-use crate::registry::Descriptor;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
 use crate::value::Payload;
+
+/// What a registry tells about a tool.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The name, compared byte by byte.
+    pub name: Arc<str>,
+    /// What the tool does, for the model.
+    pub description: String,
+    /// The JSON Schema of the arguments, an object.
+    pub parameters: Value,
+    /// Whether the tool changes nothing.
+    pub read_only: bool,
+    /// Whether running it twice is as good as once.
+    pub idempotent: bool,
+}
 
 /// Who makes a call and under which limits.
 ///

@@ -101,7 +101,9 @@ impl Dispatcher {
             (None, Some(subscriber)) => {
                 let first = !subscriber.is_overrun();
                 subscriber.set_overrun(true);
-                lane.drop_waiting(|events| drop(self.skipped.fetch_add(events, Ordering::Relaxed)));
+                lane.drop_waiting(|events| {
+                    self.skipped.fetch_add(events, Ordering::Relaxed);
+                });
                 if first && stuck {
                     self.runner(&busy.place).replace();
                 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::tool::Descriptor;
+use crate::call::Descriptor;
 use crate::error::Error;
 
 /// Names a provider's format for a list of tools.

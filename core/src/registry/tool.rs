@@ -9,25 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::ToolRegistry;
-use crate::call::{ToolCall, ToolContext};
+use crate::call::{Descriptor, ToolCall, ToolContext};
 use crate::chain::{BoxFuture, Step, Work};
 use crate::error::{Error, Result};
 use crate::value::{Payload, path_key};
-
-/// What a registry tells about a tool.
-#[derive(Clone, Debug)]
-pub struct Descriptor {
-    /// The name, compared byte by byte.
-    pub name: Arc<str>,
-    /// What the tool does, for the model.
-    pub description: String,
-    /// The JSON Schema of the arguments, an object.
-    pub parameters: Value,
-    /// Whether the tool changes nothing.
-    pub read_only: bool,
-    /// Whether running it twice is as good as once.
-    pub idempotent: bool,
-}
 
 /// A tool that a registry can hold.
 pub trait Tool: Send + Sync + 'static {
