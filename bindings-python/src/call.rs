@@ -11,7 +11,7 @@ use crate::error::{from_exception, to_py};
 use crate::registry::Descriptor;
 use crate::runtime::{deadline_of, timestamp};
 use crate::scope::ScopeHandle;
-use crate::value::{Default, Object, object_of};
+use crate::value::{Default, Object, is_object, object_of};
 
 /// A token that cancels the calls it was given to, once it is fired.
 #[pyclass(module = "callweir", frozen, from_py_object, name = "Cancellation")]
@@ -267,6 +267,8 @@ impl Next {
     /// Runs the rest of the chain, once the result is awaited.
     fn __call__(&self, argument: Bound<'_, PyAny>) -> PyResult<Drive> {
         let call = match &self.call {
+            // Passing on what it got is the common case, and needs no new payload.
+            Some(call) if is_object(call.arguments(), &argument) => call.clone(),
             Some(call) => call
                 .clone()
                 .with_arguments(Object::payload(argument.unbind(), &self.default)),

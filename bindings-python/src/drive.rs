@@ -5,13 +5,16 @@
 
 mod active;
 mod leaf;
+#[cfg(not(feature = "abi3"))]
+pub(crate) mod slots;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use callweir::{NextFuture, Payload, Result};
+use callweir::foreign::BoxFuture;
+use callweir::{Invocation, NextFuture, Payload, Result};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
@@ -55,9 +58,11 @@ pub(crate) type Start = Box<dyn FnOnce(Python<'_>) -> PyResult<Driven> + Send>;
 /// What is driven.
 pub(crate) enum Source {
     Start(Start),
+    Call(Invocation, callweir::Runtime),
     Next(callweir::Next, callweir::ToolCall),
     Rest(NextFuture),
     Running(Driven),
+    Calling(BoxFuture<Result<Payload>>),
     Done,
 }
 
@@ -65,7 +70,7 @@ pub(crate) enum Source {
 #[pyclass(module = "callweir._native")]
 pub(crate) struct Drive {
     source: Source,
-    active: Box<Active>,
+    active: Active,
     /// Made when something of Rust's keeps a waker.
     wake: Option<Arc<WakeCell>>,
     park: Option<Park>,
@@ -91,7 +96,7 @@ enum Stepped {
 
 impl Drive {
     pub(crate) fn new(source: Source) -> Self {
-        let active = Box::new(Active::new(Host::EventLoop));
+        let active = Active::new(Host::EventLoop);
         Self {
             source,
             active,
@@ -110,7 +115,7 @@ impl Drive {
     ///
     /// Awaitable callbacks are errors that name the entry; while Rust waits, the thread sleeps.
     pub(crate) fn block(mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        self.active = Box::new(Active::new(Host::Plain));
+        self.active = Active::new(Host::Plain);
         let wake = self.wake.get_or_insert_with(WakeCell::new).clone();
         loop {
             wake.reset();
@@ -145,7 +150,7 @@ impl Drive {
             (Source::Done, _) => Err(PyRuntimeError::new_err(
                 "cannot reuse an awaitable that was awaited already",
             )),
-            (Source::Start(_) | Source::Next(..), Resume::Throw(error)) => {
+            (Source::Start(_) | Source::Call(..) | Source::Next(..), Resume::Throw(error)) => {
                 self.source = Source::Done;
                 Err(error)
             }
@@ -237,11 +242,19 @@ impl Source {
             match self {
                 Self::Running(future) => return Ok(future.as_mut().poll(cx)),
                 Self::Rest(future) => return Ok(Pin::new(future).poll(cx).map_ok(Output::Payload)),
+                Self::Calling(future) => return Ok(future.as_mut().poll(cx).map_ok(Output::Payload)),
                 Self::Start(_) => {
                     let Self::Start(start) = std::mem::replace(self, Self::Done) else {
                         continue;
                     };
                     *self = Self::Running(start(py)?);
+                }
+                Self::Call(..) => {
+                    let Self::Call(mut call, runtime) = std::mem::replace(self, Self::Done) else {
+                        continue;
+                    };
+                    call.parent = crate::scope::current(py)?;
+                    *self = Self::Calling(Box::pin(call.execute(runtime)));
                 }
                 Self::Next(..) => {
                     let Self::Next(next, call) = std::mem::replace(self, Self::Done) else {

@@ -1,7 +1,7 @@
 //! Callbacks: the core's traits over Python callables.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use callweir::foreign::{
     AnyMiddleware, Around, Context, Gate, Home, Observe, ObserveCalls, Origin, Subject, Transform,
@@ -26,6 +26,8 @@ pub(crate) struct Callback {
     name: Arc<str>,
     default: Default,
     home: Home,
+    /// Itself, for what outlives the call of the function.
+    me: Weak<Self>,
 }
 
 impl Callback {
@@ -35,14 +37,15 @@ impl Callback {
         name: Arc<str>,
         default: Default,
         home: Home,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
             function,
             stage,
             name,
             default,
             home,
-        }
+            me: me.clone(),
+        })
     }
 
     fn raised(&self, py: Python<'_>, error: PyErr) -> Error {
@@ -141,8 +144,7 @@ impl Callback {
 }
 
 /// Makes the handler of a family from a callable.
-pub(crate) fn handler(family: Family, callback: Callback) -> Handler {
-    let callback = Arc::new(callback);
+pub(crate) fn handler(family: Family, callback: Arc<Callback>) -> Handler {
     match family.shape() {
         Shape::Gate => Handler::Gate(Arc::new(PyGate(callback))),
         Shape::Transform => Handler::Transform(Arc::new(PyTransform(callback))),
@@ -257,11 +259,12 @@ impl Around for PyAround {
 }
 
 /// The function that the program gave to a managed call.
-pub(crate) struct PyWork(pub(crate) Arc<Callback>);
-
-impl Work for PyWork {
+impl Work for Callback {
     fn run(&self, call: ToolCall) -> Step<Payload> {
-        let ran = attached(|py| Ok(self.0.call(py, (object_of(py, call.arguments())?,), read_any)));
+        let Some(me) = self.me.upgrade() else {
+            return Step::Ready(Err(Error::cancelled()));
+        };
+        let ran = attached(|py| Ok(me.call(py, (object_of(py, call.arguments())?,), read_any)));
         ran.unwrap_or_else(|error| Step::Ready(Err(error)))
     }
 }
@@ -276,13 +279,13 @@ pub(crate) struct PyMiddleware {
 impl PyMiddleware {
     pub(crate) fn new(object: &Bound<'_, PyAny>, name: &Arc<str>, default: &Default) -> PyResult<Self> {
         let make = |function: Bound<'_, PyAny>| {
-            Arc::new(Callback::new(
+            Callback::new(
                 function.unbind(),
                 "middleware",
                 name.clone(),
                 default.clone(),
                 Home::Core,
-            ))
+            )
         };
         let hook = object.getattr_opt(pyo3::intern!(object.py(), "on_refused"))?;
         Ok(Self {
@@ -393,7 +396,7 @@ impl PyTool {
         let callback = Callback::new(function, "tool", descriptor.name.clone(), default, Home::Core);
         Self {
             descriptor,
-            callback: Arc::new(callback),
+            callback,
             bind,
             blocking,
         }
@@ -434,7 +437,11 @@ impl callweir::Tool for PyTool {
 
 impl Callback {
     /// Reads what a function gave on a pool thread; an awaitable is awaited where the call runs.
-    pub(crate) fn pooled(self: &Arc<Self>, py: Python<'_>, result: Result<Py<PyAny>>) -> Result<Step<Payload>> {
+    pub(crate) fn pooled(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        result: Result<Py<PyAny>>,
+    ) -> Result<Step<Payload>> {
         match result {
             Ok(value) => Ok(self.take(py, Ok(value.into_bound(py)), &Origin::default(), read_any)),
             Err(error) => {

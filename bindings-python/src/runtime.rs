@@ -13,9 +13,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 use crate::call::{ByIdentity, Cancellation, FAR, ManualCall, ScopeVariable};
-use crate::drive::{Drive, Driven, Output};
+use crate::drive::{Drive, Driven, Output, Source};
 use crate::error::to_py;
-use crate::foreign::{Callback, PyCallObserver, PyObserver, PyWork, handler};
+use crate::foreign::{Callback, PyCallObserver, PyObserver, handler};
 use crate::host::{Interpreter, current_loop};
 use crate::scope::{ScopeHandle, current, given_or_current};
 use crate::statics::statics;
@@ -158,7 +158,7 @@ impl Runtime {
             Home::Core,
         );
         let arguments = Object::payload(call.arguments.unbind(), &self.default);
-        let mut made = Invocation::new(name, arguments, Arc::new(PyWork(Arc::new(work))));
+        let mut made = Invocation::new(name, arguments, work);
         made.metadata = optional_json(call.metadata, &self.default)?;
         made.tool_call_id = call.tool_call_id.map(Into::into);
         made.current = Some(ScopeVariable::boxed());
@@ -203,7 +203,7 @@ impl Runtime {
         stage: &'static str,
         name: &str,
         inline: bool,
-    ) -> PyResult<Callback> {
+    ) -> PyResult<Arc<Callback>> {
         if !function.is_callable() {
             return Err(PyTypeError::new_err(format!(
                 "the callback of {stage} '{name}' is not callable"
@@ -236,9 +236,7 @@ fn in_loop(py: Python<'_>) -> PyResult<bool> {
 
 /// Fails if waiting here would wait for itself: in a callback of the dispatcher, or on a running event loop.
 fn check_may_wait(py: Python<'_>, blocking: bool) -> PyResult<()> {
-    let deadlock = |text: &str| {
-        Err(to_py(py, &callweir::Error::would_deadlock(text)))
-    };
+    let deadlock = |text: &str| Err(to_py(py, &callweir::Error::would_deadlock(text)));
     let echo = statics(py)?.echo.bind(py).call_method0("get")?;
     if !echo.is_none() {
         return deadlock("a sanitizer or subscriber cannot flush: it would wait for itself");
@@ -329,7 +327,7 @@ impl Runtime {
         inline: bool,
     ) -> PyResult<()> {
         let callback = self.callback(py, fn_, "subscriber", name, inline)?;
-        let target = Arc::new(PyObserver(Arc::new(callback)));
+        let target = Arc::new(PyObserver(callback));
         self.core
             .subscribe(name, target, scope.map(|scope| &scope.0))
             .map_err(|error| to_py(py, &error))
@@ -346,7 +344,7 @@ impl Runtime {
         inline: bool,
     ) -> PyResult<()> {
         let callback = self.callback(py, fn_, "subscriber", name, inline)?;
-        let target = Arc::new(PyCallObserver(Arc::new(callback)));
+        let target = Arc::new(PyCallObserver(callback));
         self.core
             .subscribe_calls(name, target, scope.map(|scope| &scope.0))
             .map_err(|error| to_py(py, &error))
@@ -390,23 +388,16 @@ impl Runtime {
             tool_call_id,
             cancellation,
         };
-        let mut call = self.invocation(py, asked)?;
-        let runtime = self.core.clone();
-        Ok(Drive::start(move |py| {
-            call.parent = current(py)?;
-            Ok(Box::pin(async move {
-                call.execute(runtime).await.map(Output::Payload)
-            }))
-        }))
+        Ok(Drive::new(Source::Call(
+            self.invocation(py, asked)?,
+            self.core.clone(),
+        )))
     }
 
     /// Runs an awaitable of this package to its end on this thread, outside any event loop.
     fn run_blocking(&self, py: Python<'_>, awaitable: &Bound<'_, Drive>) -> PyResult<Py<PyAny>> {
         check_may_wait(py, true)?;
-        let drive = std::mem::replace(
-            &mut *awaitable.try_borrow_mut()?,
-            Drive::new(crate::drive::Source::Done),
-        );
+        let drive = std::mem::replace(&mut *awaitable.try_borrow_mut()?, Drive::new(Source::Done));
         drive.block(py)
     }
 

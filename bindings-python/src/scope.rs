@@ -1,11 +1,12 @@
 //! Scopes as Python sees them: handles, and the context variable that holds the current one.
 
+mod variable;
+
 use callweir::{CloseOptions, Outcome, Scope};
 use pyo3::prelude::*;
 
 use crate::error::to_py;
 use crate::runtime::timestamp;
-use crate::statics::statics;
 use crate::value::{Default, optional_json};
 
 /// A handle of a scope; all handles of one scope are equal.
@@ -15,10 +16,7 @@ pub(crate) struct ScopeHandle(pub(crate) Scope);
 
 /// Returns the current scope of the task.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Option<Scope>> {
-    let value = statics(py)?
-        .scope
-        .bind(py)
-        .call_method0(pyo3::intern!(py, "get"))?;
+    let value = variable::get(py)?;
     if value.is_none() {
         return Ok(None);
     }
@@ -36,16 +34,12 @@ pub(crate) fn given_or_current(py: Python<'_>, given: Option<&ScopeHandle>) -> P
 /// Makes a scope current and returns the token that undoes it.
 pub(crate) fn set(py: Python<'_>, scope: &Scope) -> PyResult<Py<PyAny>> {
     let handle = Bound::new(py, ScopeHandle(scope.clone()))?;
-    statics(py)?
-        .scope_set
-        .bind(py)
-        .call1((handle,))
-        .map(Bound::unbind)
+    variable::set(py, handle.as_any())
 }
 
 /// Undoes [`set`].
 pub(crate) fn reset(py: Python<'_>, token: Py<PyAny>) -> PyResult<()> {
-    statics(py)?.scope_reset.bind(py).call1((token,)).map(drop)
+    variable::reset(py, token)
 }
 
 /// Returns the current scope, or None.
@@ -139,7 +133,10 @@ impl ScopeHandle {
         let value = around
             .map(|scope| Bound::new(py, Self(scope.clone())))
             .transpose()?;
-        statics(py)?.scope_set.bind(py).call1((value,)).map(drop)
+        match value {
+            Some(value) => variable::set(py, value.as_any()).map(drop),
+            None => variable::set(py, py.None().bind(py)).map(drop),
+        }
     }
 
     /// Returns what another process needs to continue under the scope.

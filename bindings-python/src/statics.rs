@@ -15,7 +15,9 @@ pub(crate) struct Statics {
     /// The context variable that holds the current scope.
     pub(crate) scope: Py<PyAny>,
     /// Its bound `set` and `reset`, looked up once because every call needs them.
+    #[cfg(feature = "abi3")]
     pub(crate) scope_set: Py<PyAny>,
+    #[cfg(feature = "abi3")]
     pub(crate) scope_reset: Py<PyAny>,
     /// The context variable that says how deep in the dispatcher's callbacks a task is.
     pub(crate) echo: Py<PyAny>,
@@ -52,7 +54,9 @@ pub(crate) fn setup(
         coroutine,
         running_loop: asyncio.getattr("_get_running_loop")?.unbind(),
         copy_context: contextvars.getattr("copy_context")?.unbind(),
+        #[cfg(feature = "abi3")]
         scope_set: scope.getattr("set")?.unbind(),
+        #[cfg(feature = "abi3")]
         scope_reset: scope.getattr("reset")?.unbind(),
         scope: scope.unbind(),
         echo: echo.unbind(),

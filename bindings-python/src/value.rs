@@ -90,9 +90,7 @@ impl HostValue for Object {
 
 /// Runs `body` with the interpreter; an interpreter that is going away is an error and not a hang.
 pub(crate) fn attached<T>(body: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
-    Python::try_attach(body).unwrap_or_else(|| {
-        Err(Error::shut_down())
-    })
+    Python::try_attach(body).unwrap_or_else(|| Err(Error::shut_down()))
 }
 
 /// Returns the Python object of a payload: the very object, or one made from JSON.
@@ -103,6 +101,17 @@ pub(crate) fn object_of<'py>(py: Python<'py>, payload: &Payload) -> Result<Bound
             None => from_json(py, &value.to_json()?),
         },
         Payload::Json(value) => from_json(py, value),
+    }
+}
+
+/// Says whether a payload is this very object.
+pub(crate) fn is_object(payload: &Payload, object: &Bound<'_, PyAny>) -> bool {
+    match payload {
+        Payload::Host(value) => value
+            .as_any()
+            .downcast_ref::<Object>()
+            .is_some_and(|own| own.object.is(object)),
+        Payload::Json(_) => false,
     }
 }
 

@@ -129,6 +129,8 @@ class Descriptor:
     @property
     def idempotent(self) -> bool:
         """Whether running the tool twice is as good as once."""
+    def check(self, arguments: object) -> None:
+        """Checks the names of arguments, as a dispatch does: a missing or unexpected one is `InvalidArgument`."""
 
 @final
 class ToolCall:

@@ -7,7 +7,8 @@ from typing import Any, overload
 
 from . import _native
 from ._native import Descriptor, ScopeHandle, ToolContext, default_runtime
-from ._schema import Signature, describe, is_async
+from ._schema import ArgumentError, Signature, describe, is_async
+from .errors import InvalidArgument
 
 
 class Tool:
@@ -46,8 +47,16 @@ class Tool:
         return self.function(*args, **kwargs)
 
     def execute_with(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
-        """Runs the tool directly: no middleware, not a managed call. An async tool's result must be awaited."""
-        return self.function(**self._signature.bind(arguments, context or ToolContext()))
+        """Runs the tool directly: no middleware, not a managed call. An async tool's result must be awaited.
+
+        A missing or unexpected argument is `InvalidArgument`.
+        """
+        self.descriptor.check(arguments)
+        try:
+            keywords = self._signature.bind(arguments, context or ToolContext())
+        except ArgumentError as error:
+            raise InvalidArgument(error.path, message=error.message) from error
+        return self.function(**keywords)
 
     def _native_tool(self) -> _native.NativeTool:
         signature = self._signature

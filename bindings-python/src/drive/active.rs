@@ -24,12 +24,11 @@ pub(crate) struct Active {
     pub(crate) host: Host,
     resume: RefCell<Option<Resume>>,
     yielded: RefCell<Vec<Yielded>>,
-    /// The last name that was handed to a callback: every stage of a call asks for the same one.
-    name: RefCell<Option<(Arc<str>, Py<PyString>)>>,
 }
 
 thread_local! {
     static ACTIVE: Cell<*const Active> = const { Cell::new(std::ptr::null()) };
+    static NAME: RefCell<Option<(Arc<str>, Py<PyString>)>> = const { RefCell::new(None) };
 }
 
 /// Restores the drive that was active before.
@@ -44,8 +43,8 @@ impl Drop for Entered {
 /// Runs `body` with the active drive, if one polls on this thread.
 pub(crate) fn active<T>(body: impl FnOnce(Option<&Active>) -> T) -> T {
     let pointer = ACTIVE.get();
-    // SAFETY: the pointer is set by `enter` for the length of a poll, during which the drive holds its `Active`
-    // in a box; `Entered` resets it before the poll returns.
+    // SAFETY: the pointer is set by `enter` for the length of a poll, during which the drive, and its `Active`
+    // with it, stays where it is; `Entered` resets it before the poll returns.
     body(unsafe { pointer.as_ref() })
 }
 
@@ -65,7 +64,6 @@ impl Active {
             host,
             resume: RefCell::new(None),
             yielded: RefCell::new(Vec::new()),
-            name: RefCell::new(None),
         }
     }
 
@@ -101,11 +99,12 @@ impl Active {
     pub(super) fn take_yielded(&self) -> Vec<Yielded> {
         std::mem::take(&mut *self.yielded.borrow_mut())
     }
+}
 
-    /// Returns the Python text of a call's name.
-    pub(crate) fn name<'py>(&self, py: Python<'py>, name: &Arc<str>) -> Bound<'py, PyString> {
-        let mut last = self.name.borrow_mut();
-        if let Some((known, text)) = &*last
+/// Returns the Python text of a name; every stage of a call asks for the same one, so the last is remembered.
+pub(crate) fn name_text<'py>(py: Python<'py>, name: &Arc<str>) -> Bound<'py, PyString> {
+    NAME.with_borrow_mut(|last| {
+        if let Some((known, text)) = last
             && Arc::ptr_eq(known, name)
         {
             return text.bind(py).clone();
@@ -113,14 +112,6 @@ impl Active {
         let text = PyString::new(py, name);
         *last = Some((name.clone(), text.clone().unbind()));
         text
-    }
-}
-
-/// Returns the Python text of a name, from the active drive's memory if there is one.
-pub(crate) fn name_text<'py>(py: Python<'py>, name: &Arc<str>) -> Bound<'py, PyString> {
-    active(|active| match active {
-        Some(active) => active.name(py, name),
-        None => PyString::new(py, name),
     })
 }
 

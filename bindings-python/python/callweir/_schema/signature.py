@@ -69,7 +69,7 @@ def describe(
     while isinstance(target, functools.partial):
         given.update(target.keywords)
         target = target.func
-    title = name or str(getattr(target, "__name__", type(target).__name__))
+    title = str(getattr(target, "__name__", type(target).__name__)) if name is None else name
     code, doc = code_and_doc(target)
     if parameters is not None:
         text = summarize(doc) if description is None else description
