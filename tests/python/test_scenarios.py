@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from driver import ASYNCIO, TRIO, UVLOOP, Host, Style, difference, names, read, replay
 
 LACKING = {"component": "entries of a component come with plugins"}
 """What this door does not offer yet, and why."""
+
+
+KNOWN = {
+    ("event_from_subscriber", None): "what a subscriber emits lands in the scope that was current at the emission",
+    ("deadline_reached", TRIO): "under trio a deadline does not reach a callback that waits",
+}
+"""Scenarios that this door does not replay yet, on every loop or on one, and why. None of them may pass unnoticed."""
+
+
+def cases(*hosts: Host) -> list[Any]:
+    """Lists every scenario on every host; known faults are marked, and those that would hang are not run."""
+    found: list[Any] = []
+    for host in hosts:
+        for name in names():
+            reason = KNOWN.get((name, None)) or KNOWN.get((name, host))
+            hangs = (name, host) in KNOWN
+            marks = [pytest.mark.xfail(reason=reason, strict=True, run=not hangs)] if reason else []
+            found.append(pytest.param(name, host, marks=marks, id=f"{name}-{host!r}"))
+    return found
 
 
 def check(name: str, style: Style, host: Host) -> None:
@@ -20,15 +41,14 @@ def check(name: str, style: Style, host: Host) -> None:
 
 
 @pytest.mark.parametrize("style", Style, ids=repr)
-@pytest.mark.parametrize("name", names())
-def test_on_asyncio(name: str, style: Style) -> None:
-    check(name, style, ASYNCIO)
+@pytest.mark.parametrize(("name", "host"), cases(ASYNCIO))
+def test_on_asyncio(name: str, host: Host, style: Style) -> None:
+    check(name, style, host)
 
 
-@pytest.mark.parametrize("host", [UVLOOP, TRIO], ids=repr)
 @pytest.mark.parametrize("style", [Style.ASYNC, Style.SYNC], ids=repr)
-@pytest.mark.parametrize("name", names())
-def test_on_other_loops(name: str, style: Style, host: Host) -> None:
+@pytest.mark.parametrize(("name", "host"), cases(UVLOOP, TRIO))
+def test_on_other_loops(name: str, host: Host, style: Style) -> None:
     check(name, style, host)
 
 
