@@ -10,35 +10,47 @@ from .errors import *  # noqa: F403
 
 _native.setup(errors.BY_NAME, errors.Error, _support)
 
-from . import export, guardrails, intercepts, scope, subscribers, tools  # noqa: E402
+# `as` marks what is public; a list of names would have to repeat those of the errors.
+from . import (  # noqa: E402
+    export as export,
+    guardrails as guardrails,
+    intercepts as intercepts,
+    scope as scope,
+    subscribers as subscribers,
+    tools as tools,
+)
 from ._native import (  # noqa: E402
-    Cancellation,
-    Descriptor,
-    Event,
-    ManualCall,
-    Next,
-    ScopeHandle,
-    ToolCall,
-    ToolCallCompleted,
-    ToolCallStarted,
-    ToolContext,
-    __version__,
-    current_call,
-    for_model,
+    Cancellation as Cancellation,
+    Descriptor as Descriptor,
+    Event as Event,
+    ManualCall as ManualCall,
+    Next as Next,
+    ScopeHandle as ScopeHandle,
+    ToolCall as ToolCall,
+    ToolCallCompleted as ToolCallCompleted,
+    ToolCallStarted as ToolCallStarted,
+    ToolContext as ToolContext,
+    __version__ as __version__,
+    current_call as current_call,
+    for_model as for_model,
 )
-from ._registry import Tool, ToolRegistry, tool  # noqa: E402
+from ._registry import (  # noqa: E402
+    Tool as Tool,
+    ToolRegistry as ToolRegistry,
+    tool as tool,
+)
 from ._runtime import (  # noqa: E402
-    Runtime,
-    Verdict,
-    attach,
-    configure,
-    explain,
-    propagation,
-    registrations,
-    shutdown,
-    shutdown_async,
+    Runtime as Runtime,
+    Verdict as Verdict,
+    attach as attach,
+    configure as configure,
+    explain as explain,
+    propagation as propagation,
+    registrations as registrations,
+    shutdown as shutdown,
+    shutdown_async as shutdown_async,
 )
-from .scope import ScopeType  # noqa: E402
+from .scope import ScopeType as ScopeType  # noqa: E402
 
 EXIT_SECONDS = 5.0
 """How long queued events, and tools that still run, may hold up the end of the process."""
@@ -54,40 +66,3 @@ def _at_exit() -> None:
 
 _atexit.register(_at_exit)
 _os.register_at_fork(after_in_child=_native.after_fork)
-
-__all__ = [
-    "Cancellation",
-    "Descriptor",
-    "Event",
-    "ManualCall",
-    "Next",
-    "Runtime",
-    "ScopeHandle",
-    "ScopeType",
-    "Tool",
-    "ToolCall",
-    "ToolCallCompleted",
-    "ToolCallStarted",
-    "ToolContext",
-    "ToolRegistry",
-    "Verdict",
-    "__version__",
-    "attach",
-    "configure",
-    "current_call",
-    "errors",
-    "explain",
-    "export",
-    "for_model",
-    "guardrails",
-    "intercepts",
-    "propagation",
-    "registrations",
-    "scope",
-    "shutdown",
-    "shutdown_async",
-    "subscribers",
-    "tool",
-    "tools",
-]
-__all__ += errors.__all__

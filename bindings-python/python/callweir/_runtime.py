@@ -10,7 +10,7 @@ from . import _native
 from ._native import ScopeHandle, default_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 
 class Verdict:
@@ -136,7 +136,7 @@ def attach(value: Any) -> AbstractContextManager[ScopeHandle]:
     handle = default_runtime().attach(value)
 
     @contextmanager
-    def attached() -> Iterator[ScopeHandle]:
+    def attached() -> Generator[ScopeHandle, None, None]:
         token = handle.enter()
         try:
             yield handle

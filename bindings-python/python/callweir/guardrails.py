@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._native import ScopeHandle, default_runtime
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._native import Event
+    from ._runtime import Verdict
+
+    _Gate = Callable[[str, Any], str | Verdict | None | Awaitable[str | Verdict | None]]
+    _Transform = Callable[[str, Any], Any]
+    _EventTransform = Callable[[Event, dict[str, Any]], Any]
+    _ModelCallback = Callable[..., Any]
+
 
 def register_tool_conditional_execution(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _Gate, *, scope: ScopeHandle | None = None
 ) -> None:
     """Allows a tool call, or rejects it with a reason, before any work.
 
@@ -26,7 +36,7 @@ def deregister_tool_conditional_execution(name: str, *, scope: ScopeHandle | Non
 
 
 def register_tool_sanitize_request(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _Transform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the copy of the arguments that observers see.
 
@@ -43,7 +53,7 @@ def deregister_tool_sanitize_request(name: str, *, scope: ScopeHandle | None = N
 
 
 def register_tool_sanitize_response(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _Transform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the copy of the result that observers see.
 
@@ -60,7 +70,7 @@ def deregister_tool_sanitize_response(name: str, *, scope: ScopeHandle | None = 
 
 
 def register_llm_conditional_execution(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Allows a model call, or rejects it with a reason, before any work.
 
@@ -77,7 +87,7 @@ def deregister_llm_conditional_execution(name: str, *, scope: ScopeHandle | None
 
 
 def register_llm_sanitize_request(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the copy of the request that observers see.
 
@@ -94,7 +104,7 @@ def deregister_llm_sanitize_request(name: str, *, scope: ScopeHandle | None = No
 
 
 def register_llm_sanitize_response(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the copy of the response that observers see.
 
@@ -111,7 +121,7 @@ def deregister_llm_sanitize_response(name: str, *, scope: ScopeHandle | None = N
 
 
 def register_mark_sanitize(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _EventTransform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the three free fields of a mark before it is delivered.
 
@@ -128,7 +138,7 @@ def deregister_mark_sanitize(name: str, *, scope: ScopeHandle | None = None) -> 
 
 
 def register_scope_sanitize_start(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _EventTransform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the three free fields of a start event before it is delivered.
 
@@ -145,7 +155,7 @@ def deregister_scope_sanitize_start(name: str, *, scope: ScopeHandle | None = No
 
 
 def register_scope_sanitize_end(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _EventTransform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the three free fields of an end event before it is delivered.
 

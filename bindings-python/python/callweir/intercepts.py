@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._native import ScopeHandle, default_runtime
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._native import Next
+
+    _Transform = Callable[[str, Any], Any]
+    _Around = Callable[[str, Any, Next], Any]
+    _ModelCallback = Callable[..., Any]
+
 
 def register_tool_request(
-    name: str, priority: int, break_chain: bool, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, break_chain: bool, fn: _Transform, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the arguments of a tool call.
 
@@ -26,7 +34,7 @@ def deregister_tool_request(name: str, *, scope: ScopeHandle | None = None) -> b
 
 
 def register_tool_execution(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _Around, *, scope: ScopeHandle | None = None
 ) -> None:
     """Wraps or replaces the work of a tool call.
 
@@ -43,7 +51,7 @@ def deregister_tool_execution(name: str, *, scope: ScopeHandle | None = None) ->
 
 
 def register_llm_request(
-    name: str, priority: int, break_chain: bool, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, break_chain: bool, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Changes the request of a model call.
 
@@ -60,7 +68,7 @@ def deregister_llm_request(name: str, *, scope: ScopeHandle | None = None) -> bo
 
 
 def register_llm_execution(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Wraps or replaces the work of a buffered model call.
 
@@ -77,7 +85,7 @@ def deregister_llm_execution(name: str, *, scope: ScopeHandle | None = None) -> 
 
 
 def register_llm_stream_execution(
-    name: str, priority: int, fn: Callable[..., Any], *, scope: ScopeHandle | None = None
+    name: str, priority: int, fn: _ModelCallback, *, scope: ScopeHandle | None = None
 ) -> None:
     """Wraps or replaces the stream of a streaming model call.
 

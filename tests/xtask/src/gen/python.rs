@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use callweir::{ErrorKind, Family, Module};
+use callweir::{ErrorKind, Family, Module, Shape, Subject};
 
 use super::MARK;
 
@@ -116,18 +116,59 @@ fn error_class(text: &mut String, kind: ErrorKind) {
     }
 }
 
+/// The types of callbacks, which only type checkers need.
+const GUARDRAIL_TYPES: &str = r#"
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ._native import Event
+    from ._runtime import Verdict
+
+    _Gate = Callable[[str, Any], str | Verdict | None | Awaitable[str | Verdict | None]]
+    _Transform = Callable[[str, Any], Any]
+    _EventTransform = Callable[[Event, dict[str, Any]], Any]
+    _ModelCallback = Callable[..., Any]
+"#;
+
+const INTERCEPT_TYPES: &str = r"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._native import Next
+
+    _Transform = Callable[[str, Any], Any]
+    _Around = Callable[[str, Any, Next], Any]
+    _ModelCallback = Callable[..., Any]
+";
+
+/// Returns the name of the type of a family's callbacks.
+fn callback_type(family: Family) -> &'static str {
+    match (family.subject(), family.shape()) {
+        (Subject::Tool, Shape::Gate) => "_Gate",
+        (Subject::Tool, Shape::Transform) => "_Transform",
+        (Subject::Tool, Shape::Around | Shape::Stream) => "_Around",
+        (Subject::Event, _) => "_EventTransform",
+        (Subject::Llm | Subject::LlmCopy, _) => "_ModelCallback",
+    }
+}
+
 /// Returns the text of `guardrails.py` or `intercepts.py`.
 pub(crate) fn families(module: Module) -> String {
-    let what = match module {
-        Module::Guardrails => "Guardrails: decide whether calls run, and sanitize what observers see",
-        Module::Intercepts => "Intercepts: change the real request, or wrap the real work",
+    let (what, types) = match module {
+        Module::Guardrails => (
+            "Guardrails: decide whether calls run, and sanitize what observers see",
+            GUARDRAIL_TYPES,
+        ),
+        Module::Intercepts => (
+            "Intercepts: change the real request, or wrap the real work",
+            INTERCEPT_TYPES,
+        ),
     };
     let mut text = format!(
         "\"\"\"{what}; {MARK}.\"\"\"\n\n\
          from __future__ import annotations\n\n\
-         from collections.abc import Callable\n\
-         from typing import Any\n\n\
-         from ._native import ScopeHandle, default_runtime\n"
+         from typing import TYPE_CHECKING, Any\n\n\
+         from ._native import ScopeHandle, default_runtime\n{types}"
     );
     let own: Vec<_> = Family::ALL
         .iter()
@@ -162,10 +203,11 @@ fn family_functions(text: &mut String, family: Family) {
     };
     let _ = write!(
         text,
-        "\n\ndef register_{name}(\n    name: str, priority: int, {parameter}fn: Callable[..., Any], *, \
+        "\n\ndef register_{name}(\n    name: str, priority: int, {parameter}fn: {}, *, \
          scope: ScopeHandle | None = None\n) -> None:\n    \"\"\"{}\n\n    A taken name is `AlreadyExists`; the first \
          entry stays. Lower priorities run first.\n    \"\"\"\n    default_runtime().register(\n        \"{}\", name, \
          fn, priority=priority, scope=scope{argument}\n    )\n",
+        callback_type(family),
         family.doc(),
         family.wire_name()
     );
