@@ -3,3 +3,8 @@
 pub mod demo;
 pub mod scan;
 pub mod scenario;
+
+/// The README, whose Rust examples run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
