@@ -10,7 +10,7 @@ from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Callable, Generator
 from contextvars import Context, ContextVar
 from types import CoroutineType, coroutine
-from typing import Any
+from typing import Any, cast
 
 from . import _pool
 
@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
             return text[:-6] + "Z" if text.endswith("+00:00") else text
         if isinstance(value, (datetime.date, datetime.time)):
             return value.isoformat()
-    kind: type[Any] = type(value)
+    kind = cast(Any, type(value))
     fields = getattr(kind, "__dataclass_fields__", None)
     if fields is not None:
         dataclasses = sys.modules["dataclasses"]
@@ -68,7 +68,8 @@ def is_async(function: Any) -> bool:
     while hasattr(function, "func") and hasattr(function, "keywords"):
         function = function.func
     if not hasattr(function, "__code__"):
-        function = getattr(type(function), "__call__", function) if not hasattr(function, "__func__") else function
+        kind = cast(Any, type(function))
+        function = function if hasattr(function, "__func__") else getattr(kind, "__call__", function)
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None)
     # CO_COROUTINE; `inspect` says the same and takes ten times as long to import.
@@ -180,7 +181,7 @@ class _Away:
 async def _settled(iterator: Any, settle: Callable[[Any, Any], None]) -> None:
     echo.set((echo.get() or 0) + 1)
     try:
-        value = await (iterator if type(iterator) is CoroutineType else _Awaiting(iterator))
+        value = await cast(Any, iterator if type(iterator) is CoroutineType else _Awaiting(iterator))
     except BaseException as error:
         settle(None, error)
         if not isinstance(error, Exception):
@@ -210,8 +211,11 @@ def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable
 def _run_privately(iterator: Any, home: Context | None, settle: Callable[[Any, Any], None]) -> None:
     import asyncio
 
-    run = asyncio.run if home is None else lambda main: home.run(asyncio.run, main)
-    run(_settled(iterator, settle))
+    main = _settled(iterator, settle)
+    if home is None:
+        asyncio.run(main)
+    else:
+        home.run(asyncio.run, main)
 
 
 @coroutine
