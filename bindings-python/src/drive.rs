@@ -18,7 +18,7 @@ use callweir::{Invocation, NextFuture, Payload, Result};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
-pub(crate) use active::{Active, Host, active, is_plain_thread, name_text, needs_loop, outside};
+pub(crate) use active::{Active, Host, active, is_driving, is_plain_thread, name_text, needs_loop, outside};
 pub(crate) use leaf::{Leaf, Wait, awaitable, is_awaitable};
 
 use leaf::Yielded;
@@ -58,7 +58,8 @@ pub(crate) type Start = Box<dyn FnOnce(Python<'_>) -> PyResult<Driven> + Send>;
 /// What is driven.
 pub(crate) enum Source {
     Start(Start),
-    Call(Invocation, callweir::Runtime),
+    /// Boxed, so that the many drives of `next` stay small.
+    Call(Box<(Invocation, callweir::Runtime)>),
     Next(callweir::Next, callweir::ToolCall),
     Rest(NextFuture),
     Running(Driven),
@@ -250,9 +251,10 @@ impl Source {
                     *self = Self::Running(start(py)?);
                 }
                 Self::Call(..) => {
-                    let Self::Call(mut call, runtime) = std::mem::replace(self, Self::Done) else {
+                    let Self::Call(parts) = std::mem::replace(self, Self::Done) else {
                         continue;
                     };
+                    let (mut call, runtime) = *parts;
                     call.parent = crate::scope::current(py)?;
                     *self = Self::Calling(Box::pin(call.execute(runtime)));
                 }

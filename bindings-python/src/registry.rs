@@ -13,6 +13,7 @@ use crate::error::{from_py, to_py};
 use crate::foreign::{PyMiddleware, PyTool};
 use crate::runtime::{Runtime, lines};
 use crate::scope::{ScopeHandle, current, given_or_current};
+use crate::statics::statics;
 use crate::value::{Default, Object, from_json, from_text, optional_json, text};
 
 /// What a registry tells about a tool.
@@ -139,6 +140,27 @@ pub(crate) struct NativeRegistry {
 }
 
 impl NativeRegistry {
+    /// Takes arguments given as JSON text.
+    fn text_arguments(&self, json: &Bound<'_, PyString>) -> PyResult<Arguments> {
+        let shown = text(json);
+        let escaped = shown
+            .split("\\u")
+            .skip(1)
+            .any(|rest| rest.starts_with(['d', 'D']));
+        if escaped || json.to_str().is_err() {
+            let support = statics(json.py())?.support.bind(json.py());
+            let parsed = support.call_method1("parse", (json,))?;
+            if !parsed.is(support.getattr("NOT_PLAIN")?) {
+                return Ok(Arguments::Value(Object::payload(parsed.unbind(), &self.default)));
+            }
+        }
+        let default = self.default.clone();
+        Ok(Arguments::Text(
+            shown,
+            Box::new(move |value| from_text(&value, &default)),
+        ))
+    }
+
     fn request(
         &self,
         py: Python<'_>,
@@ -148,10 +170,7 @@ impl NativeRegistry {
         extra: Extra<'_, '_>,
     ) -> PyResult<DispatchRequest> {
         let arguments = match arguments.cast::<PyString>() {
-            Ok(json) => {
-                let default = self.default.clone();
-                Arguments::Text(text(json), Box::new(move |value| from_text(&value, &default)))
-            }
+            Ok(json) => self.text_arguments(json)?,
             Err(_) => Arguments::Value(Object::payload(arguments.clone().unbind(), &self.default)),
         };
         let context = context.map(ToolContext::core).unwrap_or_default();

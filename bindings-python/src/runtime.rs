@@ -388,10 +388,10 @@ impl Runtime {
             tool_call_id,
             cancellation,
         };
-        Ok(Drive::new(Source::Call(
+        Ok(Drive::new(Source::Call(Box::new((
             self.invocation(py, asked)?,
             self.core.clone(),
-        )))
+        )))))
     }
 
     /// Runs an awaitable of this package to its end on this thread, outside any event loop.

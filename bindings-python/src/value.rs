@@ -90,6 +90,11 @@ impl HostValue for Object {
 
 /// Runs `body` with the interpreter; an interpreter that is going away is an error and not a hang.
 pub(crate) fn attached<T>(body: impl FnOnce(Python<'_>) -> Result<T>) -> Result<T> {
+    if crate::drive::is_driving() {
+        // SAFETY: a drive polls on this thread, and it does so with the interpreter attached. Asking again for each
+        // stage would be a tenth of what a stage costs.
+        return body(unsafe { Python::assume_attached() });
+    }
     Python::try_attach(body).unwrap_or_else(|| Err(Error::shut_down()))
 }
 

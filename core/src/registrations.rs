@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use crate::chain::{Entries, Entry, Handler, Home, Level};
@@ -126,8 +126,38 @@ impl Snapshot {
 /// What one scope owns, and its cached view.
 #[derive(Default)]
 pub(crate) struct Local {
-    own: ArcSwapOption<Snapshot>,
-    view: ArcSwapOption<View>,
+    own: Slot<Snapshot>,
+    view: Slot<View>,
+}
+
+/// A shared value that may be absent.
+///
+/// Every call has two of them, so one must cost nothing to drop: an `ArcSwapOption` looks at every thread then.
+struct Slot<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Slot<T> {
+    fn load_full(&self) -> Option<Arc<T>> {
+        self.0.lock().clone()
+    }
+
+    fn swap(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        std::mem::replace(&mut *self.0.lock(), value)
+    }
+
+    /// What was there is dropped after the lock is free: it may hold callbacks of the host.
+    fn store(&self, value: Option<Arc<T>>) {
+        drop(self.swap(value));
+    }
+
+    fn is_none(&self) -> bool {
+        self.0.lock().is_none()
+    }
 }
 
 struct View {
@@ -359,7 +389,7 @@ impl Registrations {
 
     /// Forgets a scope that is dropped without having been closed, as one of another process is.
     pub(crate) fn forget(&self, local: &Local, order: u64) {
-        if self.locals.load(Ordering::Acquire) > 0 && local.own.load().is_some() {
+        if self.locals.load(Ordering::Acquire) > 0 && !local.own.is_none() {
             self.owners.lock().remove(&order);
             self.locals.fetch_sub(1, Ordering::AcqRel);
         }
@@ -367,7 +397,7 @@ impl Registrations {
 
     /// Drops what a closing scope owns.
     pub(crate) fn release(&self, scope: &Scope) {
-        if self.locals.load(Ordering::Acquire) == 0 || scope.local().own.load().is_none() {
+        if self.locals.load(Ordering::Acquire) == 0 || scope.local().own.is_none() {
             return;
         }
         let writing = self.writing.load_full();

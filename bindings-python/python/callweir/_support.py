@@ -49,6 +49,23 @@ def plain(value: Any) -> Any:
     return NOT_PLAIN
 
 
+def parse(text: str) -> Any:
+    """Reads JSON text that holds lone surrogates, which only Python's own strings can; `NOT_PLAIN` if it is no JSON."""
+    import json
+    from math import isfinite
+
+    def number(shown: str) -> float:
+        value = float(shown)
+        if not isfinite(value):
+            raise ValueError(shown)
+        return value
+
+    try:
+        return json.loads(text, parse_float=number, parse_constant=number)
+    except (ValueError, RecursionError):
+        return NOT_PLAIN
+
+
 def log(message: str) -> None:
     """Writes a warning; it names types and never the text of an error."""
     import logging
@@ -148,7 +165,24 @@ class _Awaiting:
         return self.iterator
 
 
-_tasks: set[Any] = set()
+_tasks: dict[Any, Callable[[Any, Any], None]] = {}
+"""Tasks that run callbacks, which a loop refers to weakly, and who waits for them."""
+
+
+def _keep(task: Any, settle: Callable[[Any, Any], None]) -> None:
+    _tasks[task] = settle
+    task.add_done_callback(lambda done: _tasks.pop(done, None))
+
+
+def loop_closed(loop: Any) -> None:
+    """Cancels what was under way on a loop that has closed, since nothing will ever resume it."""
+    from asyncio import CancelledError
+
+    for task in list(_tasks):
+        if task.get_loop() is loop and (settle := _tasks.pop(task, None)) is not None:
+            # Nothing is lost by accident here, so that nothing has to be reported.
+            task._log_destroy_pending = False
+            settle(None, CancelledError())
 
 
 class _Away:
@@ -160,8 +194,8 @@ class _Away:
     def start(self, loop: Any) -> None:
         home = self.work[1] if self.work is not None else None
         task = loop.create_task(self.run(), context=home)
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+        if self.work is not None:
+            _keep(task, self.work[2])
 
     async def run(self) -> None:
         work, self.work = self.work, None
@@ -251,9 +285,7 @@ def abandon(target: Any, awaited: Any, loop: Any) -> None:
             pass
 
     def start() -> None:
-        task = loop.create_task(finish())
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+        _keep(loop.create_task(finish()), lambda _value, _error: None)
 
     try:
         if loop is not None and _get_running_loop() is loop:

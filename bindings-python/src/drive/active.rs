@@ -48,6 +48,11 @@ pub(crate) fn active<T>(body: impl FnOnce(Option<&Active>) -> T) -> T {
     body(unsafe { pointer.as_ref() })
 }
 
+/// Says whether a drive polls on this thread.
+pub(crate) fn is_driving() -> bool {
+    !ACTIVE.get().is_null()
+}
+
 /// Runs what follows outside any drive, until the guard is dropped: for work of others that a poll happens to do.
 pub(crate) fn outside() -> Entered {
     Entered(ACTIVE.replace(std::ptr::null()))
