@@ -165,6 +165,12 @@ impl Bench<'_> {
         let mut command = process::cargo(self.context.workspace);
         command.args(["build", "--release", "--quiet", "--manifest-path", PEER_PROJECT]);
         command.arg("--target-dir").arg(self.peer_target());
+        // Set by `cargo run` for this program: a build script that watches them would run again, and much with it.
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_"))
+        {
+            command.env_remove(name);
+        }
         process::run(&mut command).into()
     }
 
