@@ -28,7 +28,7 @@ impl Cancellation {
     /// Cancels every call that was given the token, or one made from it.
     fn cancel(&self, py: Python<'_>) {
         // Waking the calls may enter Python from here; they must find the interpreter free.
-        py.detach(|| self.0.cancel());
+        crate::drive::released(py, || self.0.cancel());
     }
 
     /// Whether the token has fired.

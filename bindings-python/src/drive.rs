@@ -18,7 +18,9 @@ use callweir::{Invocation, NextFuture, Payload, Result};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 
-pub(crate) use active::{Active, Host, active, is_driving, is_plain_thread, name_text, needs_loop, outside};
+pub(crate) use active::{
+    Active, Host, active, is_driving, is_plain_thread, name_text, needs_loop, outside, released,
+};
 pub(crate) use leaf::{Leaf, Wait, awaitable, is_awaitable};
 
 use leaf::Yielded;
@@ -124,7 +126,7 @@ impl Drive {
             if let Some(value) = polled {
                 return Ok(value);
             }
-            while !watched.woken && !py.detach(|| wake.wait(Duration::from_millis(100))) {
+            while !watched.woken && !released(py, || wake.wait(Duration::from_millis(100))) {
                 py.check_signals()?;
             }
         }

@@ -152,10 +152,6 @@ impl HostLoop for EventLoop {
         .unwrap_or(true);
         if closed {
             self.closed.store(true, Ordering::Release);
-            let _ = Python::try_attach(|py| {
-                let support = statics(py)?.support.bind(py);
-                support.call_method1("loop_closed", (&self.event_loop,)).map(drop)
-            });
         }
         closed
     }

@@ -1,6 +1,7 @@
 //! The runtime as Python sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use callweir::foreign::Home;
@@ -54,11 +55,37 @@ pub(crate) fn after_fork() {
     callweir::Runtime::after_fork();
 }
 
+/// How many threads run Python below a frame of ours that cannot be unwound.
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts this thread as one that the end of the interpreter must wait for.
+struct Blocked;
+
+impl Blocked {
+    fn here() -> Self {
+        BLOCKED.fetch_add(1, Ordering::AcqRel);
+        Self
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        BLOCKED.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Delivers what is queued when the interpreter ends, for at most `timeout` seconds.
 #[pyfunction]
 pub(crate) fn at_exit(py: Python<'_>, timeout: f64) {
     let timeout = Duration::try_from_secs_f64(timeout).unwrap_or(FAR);
-    py.detach(|| callweir::Runtime::shutdown_all(timeout));
+    crate::drive::released(py, || {
+        let until = Instant::now() + timeout;
+        callweir::Runtime::shutdown_all(timeout);
+        // A dying interpreter ends daemon threads where they stand, which aborts the process under our frames.
+        while BLOCKED.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
 }
 
 /// Reads a time: a `datetime`, or seconds since 1970.
@@ -89,7 +116,15 @@ pub(crate) fn deadline_of(seconds: f64) -> PyResult<Instant> {
 fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     let bad = |_| PyValueError::new_err("a timeout is a number of seconds, 0 or more");
     seconds
-        .map(|seconds| Duration::try_from_secs_f64(seconds.min(FAR.as_secs_f64())).map_err(bad))
+        .map(|seconds| {
+            // `min` would take the other number for NaN, and wait as good as for ever.
+            let bounded = if seconds > FAR.as_secs_f64() {
+                FAR.as_secs_f64()
+            } else {
+                seconds
+            };
+            Duration::try_from_secs_f64(bounded).map_err(bad)
+        })
         .transpose()
 }
 
@@ -178,6 +213,7 @@ impl Runtime {
         if in_loop(py)? {
             Ok(Py::new(py, drive)?.into_any())
         } else {
+            let _counted = Blocked::here();
             drive.block(py)
         }
     }
@@ -398,6 +434,7 @@ impl Runtime {
     fn run_blocking(&self, py: Python<'_>, awaitable: &Bound<'_, Drive>) -> PyResult<Py<PyAny>> {
         check_may_wait(py, true)?;
         let drive = std::mem::replace(&mut *awaitable.try_borrow_mut()?, Drive::new(Source::Done));
+        let _counted = Blocked::here();
         drive.block(py)
     }
 
@@ -627,7 +664,7 @@ impl Runtime {
         let mut waiting = start(self.core.clone());
         loop {
             let until = Instant::now() + Duration::from_millis(100);
-            let done = py.detach(|| callweir::block_until(waiting.as_mut(), Some(until)));
+            let done = crate::drive::released(py, || callweir::block_until(waiting.as_mut(), Some(until)));
             match done {
                 Some(result) => return result.map_err(|error| to_py(py, &error)),
                 None => py.check_signals()?,

@@ -1,5 +1,7 @@
 //! Objects of the interpreter that are looked up once.
 
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
@@ -46,6 +48,14 @@ pub(crate) fn setup(
     error_base: Py<PyType>,
     support: Bound<'_, PyAny>,
 ) -> PyResult<()> {
+    // SAFETY: the interpreter is attached, so that there is a present one.
+    let interpreter = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if interpreter != 0 {
+        // What is looked up here belongs to one interpreter, and its objects must not reach another.
+        return Err(PyImportError::new_err(
+            "callweir works in the main interpreter only",
+        ));
+    }
     let asyncio = py.import("_asyncio")?;
     let contextvars = py.import("_contextvars")?;
     let (scope, echo) = (support.getattr("current_scope")?, support.getattr("echo")?);

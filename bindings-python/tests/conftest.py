@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from callweir import scope, subscribers
+
 from helpers import Seen, clear
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import callweir
 import pytest
 from callweir import (
-    Cancellation,
     CallRejected,
+    Cancellation,
     Cancelled,
     Denied,
     TimedOut,
@@ -25,6 +25,7 @@ from callweir import (
     tool,
     tools,
 )
+
 from helpers import Seen, at_most, call, clean, echo, go, heartbeat, made, run_with, script
 
 STAGES = ["guardrail", "request", "execution", "middleware", "tool"]
@@ -89,7 +90,9 @@ class Path:
     def check(self, seen: Seen, count: int = 1) -> None:
         seen.flushed()
         assert set(self.reached) == set(STAGES[: STAGES.index(self.stage) + 1]), "later stages do not start"
-        order = [stage for stage in ("tool", "middleware", "execution", "request", "guardrail") if stage in self.cleaned]
+        order = [
+            stage for stage in ("tool", "middleware", "execution", "request", "guardrail") if stage in self.cleaned
+        ]
         assert self.stage in self.cleaned
         if count == 1:
             assert self.cleaned == order, "clean-up runs from the inside out"
@@ -298,7 +301,8 @@ def test_c03_the_loop_closes_while_a_call_unwinds(when: str, seen: Seen) -> None
 
 def test_c03_in_a_process_of_its_own() -> None:
     clean(
-        script("""
+        script(
+            """
         import asyncio
         from callweir import ToolRegistry, tool, tools, guardrails
         @tool
@@ -314,7 +318,10 @@ def test_c03_in_a_process_of_its_own() -> None:
             await asyncio.sleep(0.001 * (n % 20))
             if n % 2: task.cancel()
         for n in range(60): asyncio.run(main(n))
-    """, "-X", "dev")
+    """,
+            "-X",
+            "dev",
+        )
     )
 
 

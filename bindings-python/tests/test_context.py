@@ -25,6 +25,7 @@ from callweir import (
     tool,
     tools,
 )
+
 from helpers import Seen, call, clean, go, made, pause, run_with, script
 
 tenant: ContextVar[str] = ContextVar("tenant", default="none")

@@ -26,7 +26,22 @@ from callweir import (
     tool,
     tools,
 )
-from helpers import ASYNC_KINDS, KINDS, PLAIN_KINDS, Seen, add, at_most, call, echo, go, heartbeat, made, run_with, within
+
+from helpers import (
+    ASYNC_KINDS,
+    KINDS,
+    PLAIN_KINDS,
+    Seen,
+    add,
+    at_most,
+    call,
+    echo,
+    go,
+    heartbeat,
+    made,
+    run_with,
+    within,
+)
 
 
 def bodies(ran: list[str]) -> dict[str, Callable[..., Any]]:

@@ -31,6 +31,7 @@ from callweir import (
     tool,
     tools,
 )
+
 from helpers import KINDS, Seen, add, call, echo, flushed, go, made, pause, run_with
 
 

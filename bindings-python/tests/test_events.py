@@ -28,6 +28,7 @@ from callweir import (
     tool,
     tools,
 )
+
 from helpers import KINDS, Seen, call, flushed, go, made, run_with
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -119,7 +120,10 @@ def test_c82_what_an_event_sanitizer_may_change(kind: str, seen: Seen) -> None:
 @pytest.mark.parametrize("kind", ["plain", "async", "awaitable"])
 def test_sanitizers_cannot_touch_what_is_callweir_s_own(kind: str, seen: Seen) -> None:
     def sanitize(_event: Any, fields: Any) -> Any:
-        return {**fields, "metadata": {"callweir.outcome": "lie", "otel.status_code": "lie", "error.type": "lie", "k": 1}}
+        return {
+            **fields,
+            "metadata": {"callweir.outcome": "lie", "otel.status_code": "lie", "error.type": "lie", "k": 1},
+        }
 
     guardrails.register_scope_sanitize_end("s", 0, made(kind, sanitize))
 
@@ -255,7 +259,9 @@ def test_where_callbacks_of_the_dispatcher_run() -> None:
     subscribers.register("plain", lambda _: threads.__setitem__("plain", threading.get_ident()))
     subscribers.register("inline", lambda _: threads.__setitem__("inline", threading.get_ident()), inline=True)
     subscribers.register("async", asynchronous)
-    guardrails.register_mark_sanitize("s", 0, lambda _, fields: threads.__setitem__("s", threading.get_ident()) or fields)
+    guardrails.register_mark_sanitize(
+        "s", 0, lambda _, fields: threads.__setitem__("s", threading.get_ident()) or fields
+    )
 
     async def main() -> None:
         scope.event("m")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from callweir import CallRejected, ToolRegistry, guardrails, intercepts, scope, subscribers, tool, tools
+
 from helpers import KINDS, Seen, at_most, call, echo, go, made, pause, run_with, within
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from callweir import TimedOut, Tool, ToolContext, ToolRegistry, guardrails, intercepts, scope, tool
+
 from helpers import PLAIN_KINDS, at_most, call, go, heartbeat, made, run_with
 
 tenant: ContextVar[str] = ContextVar("tenant", default="none")
@@ -40,9 +41,7 @@ def test_c02_from_plain_threads() -> None:
     gate, results = threading.Event(), []
     registry = ToolRegistry()
     registry.register(tool(name="waits")(lambda: gate.wait(15)), tool(name="x")(lambda: 1))
-    threads = [
-        threading.Thread(target=lambda: results.append(registry.dispatch_sync("waits", {}))) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: results.append(registry.dispatch_sync("waits", {}))) for _ in range(4)]
     for thread in threads:
         thread.start()
     with at_most(1):

@@ -55,7 +55,9 @@ def test_every_shown_output_follows_its_code() -> None:
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_python_blocks_print_what_is_shown(chapter: str, tmp_path: Path) -> None:
     mine = [(line, language, content) for name, line, language, content in BLOCKS if name == chapter]
-    code = [(f"README.md:{line}", "\n" * (line - 1) + content) for line, language, content in mine if language == "python"]
+    code = [
+        (f"README.md:{line}", "\n" * (line - 1) + content) for line, language, content in mine if language == "python"
+    ]
     ran = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", RUN],
         input=json.dumps(code),

@@ -29,9 +29,10 @@ from callweir import (
     tool,
     tools,
 )
-from helpers import Seen, call, flushed, go, made
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from helpers import Seen, call, flushed, go, made
 
 NESTED = {"z": 1, "model": "m", "inner": {"y": [{"d": 1, "c": 2}], "b": 2}, "a": 3}
 
@@ -51,7 +52,9 @@ def test_c45_key_order(kind: str, seen: Seen) -> None:
 
 @pytest.mark.parametrize("form", ["value", "text"])
 def test_c55_numbers(form: str, seen: Seen) -> None:
-    text = '{"count": 42, "id": 4611686018427387905, "ratio": 0.5, "u": 18446744073709551615, "i": -9223372036854775808}'
+    text = (
+        '{"count": 42, "id": 4611686018427387905, "ratio": 0.5, "u": 18446744073709551615, "i": -9223372036854775808}'
+    )
     got: list[Any] = []
 
     @tool(parameters={"type": "object"})
@@ -423,7 +426,11 @@ def test_c101_the_converter_of_a_runtime() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )

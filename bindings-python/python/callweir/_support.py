@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextvars import Context, ContextVar
 from types import CoroutineType, coroutine
 from typing import Any, cast
+from weakref import WeakSet
 
 from . import _pool
 
@@ -70,7 +71,9 @@ def log(message: str) -> None:
     """Writes a warning; it names types and never the text of an error."""
     import logging
 
-    logging.getLogger("callweir").warning(message)
+    # A callback that ended with its loop did not fail: a program that ends so must not be noisy.
+    ended = message.endswith((": CancelledError", ": cancelled"))
+    logging.getLogger("callweir").log(logging.DEBUG if ended else logging.WARNING, message)
 
 
 def read_verdict(value: Any) -> tuple[bool, str] | None:
@@ -165,24 +168,50 @@ class _Awaiting:
         return self.iterator
 
 
-_tasks: dict[Any, Callable[[Any, Any], None]] = {}
-"""Tasks that run callbacks, which a loop refers to weakly, and who waits for them."""
+_tasks: dict[Any, Callable[[], None]] = {}
+"""Tasks that run callbacks, which a loop refers to weakly, and what to do if their loop closes first."""
+_guarded: WeakSet[Any] = WeakSet()
+"""Loops whose end is noticed."""
+FOR_EVER = 1e8
+"""More than three years, in seconds; event loops refuse longer timers."""
 
 
-def _keep(task: Any, settle: Callable[[Any, Any], None]) -> None:
-    _tasks[task] = settle
+class _Guard:
+    """Waits in a loop's timers for ever, and so notices when the loop is closed: it forgets its timers then."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+
+    def __call__(self) -> None:
+        self.loop.call_later(FOR_EVER, self)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            _loop_closed(self.loop)
+
+
+def _keep(task: Any, closed: Callable[[], None]) -> None:
+    loop = task.get_loop()
+    if loop not in _guarded:
+        _guarded.add(loop)
+        loop.call_later(FOR_EVER, _Guard(loop))
+    _tasks[task] = closed
     task.add_done_callback(lambda done: _tasks.pop(done, None))
 
 
-def loop_closed(loop: Any) -> None:
-    """Cancels what was under way on a loop that has closed, since nothing will ever resume it."""
-    from asyncio import CancelledError
-
+def _loop_closed(loop: Any) -> None:
+    """Ends what was under way on a loop that has closed, since nothing will ever resume it."""
     for task in list(_tasks):
-        if task.get_loop() is loop and (settle := _tasks.pop(task, None)) is not None:
-            # Nothing is lost by accident here, so that nothing has to be reported.
-            task._log_destroy_pending = False
-            settle(None, CancelledError())
+        if task.get_loop() is not loop or (closed := _tasks.pop(task, None)) is None:
+            continue
+        closed()
+        # Nothing is lost by accident here, so that nothing has to be reported.
+        task._log_destroy_pending = False
+        try:
+            task.get_coro().close()
+        except Exception:
+            # What a callback raises in its clean-up has nobody to go to.
+            pass
 
 
 class _Away:
@@ -190,17 +219,25 @@ class _Away:
 
     def __init__(self, iterator: Any, context: Context | None, settle: Callable[[Any, Any], None]) -> None:
         self.work: tuple[Any, Context | None, Callable[[Any, Any], None]] | None = (iterator, context, settle)
+        self.settle = settle
 
     def start(self, loop: Any) -> None:
         home = self.work[1] if self.work is not None else None
         task = loop.create_task(self.run(), context=home)
-        if self.work is not None:
-            _keep(task, self.work[2])
+        _keep(task, self.loop_closed)
 
     async def run(self) -> None:
         work, self.work = self.work, None
         if work is not None:
             await _settled(work[0], work[2])
+
+    def loop_closed(self) -> None:
+        from asyncio import CancelledError
+
+        if self.work is None:
+            self.settle(None, CancelledError())
+        else:
+            self.__del__()
 
     def __del__(self) -> None:
         # A loop that ends drops what it was asked to do, and cancels tasks before their first step.
@@ -285,7 +322,7 @@ def abandon(target: Any, awaited: Any, loop: Any) -> None:
             pass
 
     def start() -> None:
-        _keep(loop.create_task(finish()), lambda _value, _error: None)
+        _keep(loop.create_task(finish()), lambda: None)
 
     try:
         if loop is not None and _get_running_loop() is loop:

@@ -58,6 +58,12 @@ pub(crate) fn outside() -> Entered {
     Entered(ACTIVE.replace(std::ptr::null()))
 }
 
+/// Runs `body` without the interpreter; whatever it polls is not part of the drive around it.
+pub(crate) fn released<T: Send>(py: Python<'_>, body: impl FnOnce() -> T + Send) -> T {
+    let _outside = outside();
+    py.detach(body)
+}
+
 /// Says whether the callback that is being called cannot be awaited, since no event loop drives it.
 pub(crate) fn is_plain_thread() -> bool {
     active(|active| active.is_some_and(|active| active.host == Host::Plain))
