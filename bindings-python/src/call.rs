@@ -238,7 +238,7 @@ impl ToolCall {
 /// The rest of a chain.
 #[pyclass(module = "callweir", frozen, name = "Next")]
 pub(crate) struct Next {
-    next: callweir::Next,
+    rest: callweir::Next,
     /// The call whose arguments an intercept may replace; nothing for a middleware, which passes a call.
     call: Option<callweir::ToolCall>,
     default: Default,
@@ -247,7 +247,7 @@ pub(crate) struct Next {
 impl Next {
     pub(crate) fn of_arguments(next: callweir::Next, call: callweir::ToolCall, default: Default) -> Self {
         Self {
-            next,
+            rest: next,
             call: Some(call),
             default,
         }
@@ -255,7 +255,7 @@ impl Next {
 
     pub(crate) fn of_calls(next: callweir::Next, default: Default) -> Self {
         Self {
-            next,
+            rest: next,
             call: None,
             default,
         }
@@ -281,7 +281,7 @@ impl Next {
                 call.get().call.clone()
             }
         };
-        Ok(Drive::new(Source::Next(self.next.clone(), call)))
+        Ok(Drive::new(Source::Next(self.rest.clone(), call)))
     }
 }
 

@@ -135,6 +135,10 @@ pub(crate) fn for_model(error: &Bound<'_, PyAny>) -> String {
 
 /// Returns the text of an error of Callweir's own, for exceptions that a program makes itself.
 #[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "what Python gives is extracted into a value"
+)]
 pub(crate) fn describe(kind: &str, fields: std::collections::HashMap<String, String>) -> String {
     let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else {
         return kind.to_owned();

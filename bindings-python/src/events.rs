@@ -14,7 +14,7 @@ use crate::value::from_json;
 /// One event. Its payloads are this subscriber's own copies.
 #[pyclass(module = "callweir", frozen, name = "Event")]
 pub(crate) struct Event {
-    event: Arc<callweir::Event>,
+    inner: Arc<callweir::Event>,
     data: PyOnceLock<Py<PyAny>>,
     metadata: PyOnceLock<Py<PyAny>>,
     category_profile: PyOnceLock<Py<PyAny>>,
@@ -23,7 +23,7 @@ pub(crate) struct Event {
 /// Makes the object of an event.
 pub(crate) fn object<'py>(py: Python<'py>, event: &Arc<callweir::Event>) -> PyResult<Bound<'py, PyAny>> {
     let event = Event {
-        event: event.clone(),
+        inner: event.clone(),
         data: PyOnceLock::new(),
         metadata: PyOnceLock::new(),
         category_profile: PyOnceLock::new(),
@@ -42,7 +42,7 @@ impl Event {
     /// `scope` or `mark`.
     #[getter]
     fn kind(&self) -> &'static str {
-        if self.event.kind == EventKind::Mark {
+        if self.inner.kind == EventKind::Mark {
             "mark"
         } else {
             "scope"
@@ -52,7 +52,7 @@ impl Event {
     /// `start` or `end`; None for a mark.
     #[getter]
     fn scope_category(&self) -> Option<&'static str> {
-        match self.event.kind {
+        match self.inner.kind {
             EventKind::Start => Some("start"),
             EventKind::End => Some("end"),
             EventKind::Mark => None,
@@ -61,6 +61,7 @@ impl Event {
 
     /// The version of the format.
     #[getter]
+    #[allow(clippy::unused_self, reason = "a property of every event")]
     fn atof_version(&self) -> &'static str {
         callweir::ATOF_VERSION
     }
@@ -68,49 +69,49 @@ impl Event {
     /// The id; start and end share it.
     #[getter]
     fn uuid(&self) -> String {
-        self.event.uuid.to_string()
+        self.inner.uuid.to_string()
     }
 
     /// The id of the scope around it.
     #[getter]
     fn parent_uuid(&self) -> Option<String> {
-        self.event.parent_uuid.map(|id| id.to_string())
+        self.inner.parent_uuid.map(|id| id.to_string())
     }
 
     /// When it happened, RFC 3339.
     #[getter]
     fn timestamp(&self) -> String {
-        self.event.timestamp_text()
+        self.inner.timestamp_text()
     }
 
     /// The name of the call, scope or mark.
     #[getter]
     fn name(&self) -> &str {
-        &self.event.name
+        &self.inner.name
     }
 
     /// The type of the scope; None for a mark.
     #[getter]
     fn category(&self) -> Option<&'static str> {
-        self.event.category.map(callweir::ScopeType::name)
+        self.inner.category.map(callweir::ScopeType::name)
     }
 
     /// Flags of the scope.
     #[getter]
     fn attributes(&self) -> Vec<String> {
-        self.event.attributes.iter().map(ToString::to_string).collect()
+        self.inner.attributes.iter().map(ToString::to_string).collect()
     }
 
     /// The payload.
     #[getter]
     fn data(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        lazily(py, &self.data, &self.event.data)
+        lazily(py, &self.data, &self.inner.data)
     }
 
     /// The schema of the payload.
     #[getter]
     fn data_schema(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        from_json(py, &self.event.data_schema)
+        from_json(py, &self.inner.data_schema)
             .map(Bound::unbind)
             .map_err(|error| to_py(py, &error))
     }
@@ -118,36 +119,36 @@ impl Event {
     /// Free metadata and Callweir's own.
     #[getter]
     fn metadata(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        lazily(py, &self.metadata, &self.event.metadata)
+        lazily(py, &self.metadata, &self.inner.metadata)
     }
 
     /// Facts that belong to the category.
     #[getter]
     fn category_profile(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        lazily(py, &self.category_profile, &self.event.category_profile)
+        lazily(py, &self.category_profile, &self.inner.category_profile)
     }
 
     /// How it ended; None for starts and marks.
     #[getter]
     fn outcome(&self) -> Option<String> {
-        self.event.meta("callweir.outcome").map(str::to_owned)
+        self.inner.meta("callweir.outcome").map(str::to_owned)
     }
 
     /// Returns the event in the wire format.
     fn to_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        from_json(py, &self.event.to_json())
+        from_json(py, &self.inner.to_json())
             .map(Bound::unbind)
             .map_err(|error| to_py(py, &error))
     }
 
     /// Returns the event as one line of JSON.
     fn to_json(&self) -> String {
-        self.event.to_json().to_string()
+        self.inner.to_json().to_string()
     }
 
     fn __repr__(&self) -> String {
         let what = self.scope_category().unwrap_or("mark");
-        format!("Event({what} {} {})", self.event.name, self.event.uuid)
+        format!("Event({what} {} {})", self.inner.name, self.inner.uuid)
     }
 }
 

@@ -167,7 +167,7 @@ impl NativeRegistry {
         name: &str,
         arguments: &Bound<'_, PyAny>,
         context: Option<&ToolContext>,
-        extra: Extra<'_, '_>,
+        extra: &Extra<'_, '_>,
     ) -> PyResult<DispatchRequest> {
         let arguments = match arguments.cast::<PyString>() {
             Ok(json) => self.text_arguments(json)?,
@@ -201,6 +201,10 @@ impl NativeRegistry {
     }
 
     /// Registers tools and registries: all or none.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what Python gives is extracted into a value"
+    )]
     fn register(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let taken = items.iter().map(|item| {
             if let Ok(tool) = item.cast::<NativeTool>() {
@@ -253,6 +257,10 @@ impl NativeRegistry {
     }
 
     /// Copies the named tools and the middleware as they are now.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what Python gives is extracted into a value"
+    )]
     fn subset(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Self> {
         let registry = self
             .registry
@@ -305,7 +313,7 @@ impl NativeRegistry {
             name,
             arguments,
             context,
-            Extra {
+            &Extra {
                 metadata,
                 tool_call_id,
             },
@@ -335,7 +343,7 @@ impl NativeRegistry {
             name,
             arguments,
             context,
-            Extra {
+            &Extra {
                 metadata,
                 tool_call_id,
             },

@@ -431,6 +431,7 @@ impl Runtime {
     }
 
     /// Runs an awaitable of this package to its end on this thread, outside any event loop.
+    #[allow(clippy::unused_self, reason = "a method in Python")]
     fn run_blocking(&self, py: Python<'_>, awaitable: &Bound<'_, Drive>) -> PyResult<Py<PyAny>> {
         check_may_wait(py, true)?;
         let drive = std::mem::replace(&mut *awaitable.try_borrow_mut()?, Drive::new(Source::Done));

@@ -118,6 +118,7 @@ impl ScopeHandle {
     }
 
     /// Makes the scope from before `enter` current again.
+    #[allow(clippy::unused_self, reason = "a method in Python")]
     fn leave(&self, py: Python<'_>, token: Py<PyAny>) {
         // Left in another task than it was entered in: there is nothing to undo there.
         let _ = reset(py, token);

@@ -38,16 +38,13 @@ pub(crate) fn text(string: &Bound<'_, PyString>) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes.as_slice();
     while let Some((&first, tail)) = rest.split_first() {
-        match (first, tail) {
-            // A surrogate's three bytes are as long as those of U+FFFD.
-            (0xED, [0xA0..=0xBF, _, after @ ..]) => {
-                out.extend_from_slice("\u{FFFD}".as_bytes());
-                rest = after;
-            }
-            _ => {
-                out.push(first);
-                rest = tail;
-            }
+        // A surrogate's three bytes are as long as those of U+FFFD.
+        if let (0xED, [0xA0..=0xBF, _, after @ ..]) = (first, tail) {
+            out.extend_from_slice("\u{FFFD}".as_bytes());
+            rest = after;
+        } else {
+            out.push(first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&out).into_owned()
@@ -187,8 +184,7 @@ fn type_name(value: &Bound<'_, PyAny>) -> String {
     value
         .get_type()
         .name()
-        .map(|name| name.to_string())
-        .unwrap_or_else(|_| "the value".to_owned())
+        .map_or_else(|_| "the value".to_owned(), |name| name.to_string())
 }
 
 fn key_text(key: &Bound<'_, PyAny>) -> std::result::Result<String, Refused> {
