@@ -379,12 +379,12 @@ impl ScopeVariable {
 
 impl callweir::foreign::Current for ScopeVariable {
     fn enter(&mut self, scope: &callweir::Scope) {
-        self.0 = Python::try_attach(|py| crate::scope::set(py, scope).ok()).flatten();
+        self.0 = crate::attach::attach(|py| crate::scope::set(py, scope).ok()).flatten();
     }
     fn leave(&mut self) {
         if let Some(token) = self.0.take() {
             // In another context than the one it was set in there is nothing to reset.
-            let _ = Python::try_attach(|py| crate::scope::reset(py, token));
+            let _ = crate::attach::attach(|py| crate::scope::reset(py, token));
         }
     }
 }

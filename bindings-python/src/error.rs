@@ -14,7 +14,7 @@ struct Raised(Py<PyAny>);
 
 impl HostFailure for Raised {
     fn type_name(&self) -> Option<String> {
-        Python::try_attach(|py| {
+        crate::attach::attach(|py| {
             self.0
                 .bind(py)
                 .get_type()
@@ -25,12 +25,12 @@ impl HostFailure for Raised {
         .flatten()
     }
     fn message(&self) -> String {
-        Python::try_attach(|py| self.0.bind(py).str().map(|text| crate::value::text(&text)).ok())
+        crate::attach::attach(|py| self.0.bind(py).str().map(|text| crate::value::text(&text)).ok())
             .flatten()
             .unwrap_or_default()
     }
     fn is_control(&self) -> bool {
-        Python::try_attach(|py| !self.0.bind(py).is_instance_of::<pyo3::exceptions::PyException>())
+        crate::attach::attach(|py| !self.0.bind(py).is_instance_of::<pyo3::exceptions::PyException>())
             .unwrap_or(false)
     }
     fn as_any(&self) -> &dyn Any {

@@ -16,18 +16,18 @@ pub(crate) struct Interpreter;
 impl DispatchHost for Interpreter {
     fn capture(&self) -> Origin {
         // A thread of the core may emit too (a call dropped there); it has no Python context.
-        Python::try_attach(|py| capture(py).unwrap_or_default()).unwrap_or_default()
+        crate::attach::attach(|py| capture(py).unwrap_or_default()).unwrap_or_default()
     }
 
     fn batch(&self, run: &mut dyn FnMut()) {
         // Held over the batch: each callback then costs no hand-over of its own.
-        if Python::try_attach(|_| run()).is_none() {
+        if crate::attach::attach(|_| run()).is_none() {
             std::thread::park_timeout(std::time::Duration::from_millis(10));
         }
     }
 
     fn log(&self, message: &str) {
-        let _ = Python::try_attach(|py| {
+        let _ = crate::attach::attach(|py| {
             statics(py)?
                 .support
                 .bind(py)
@@ -121,7 +121,7 @@ impl HostLoop for EventLoop {
         if self.called.swap(true, Ordering::AcqRel) {
             return true;
         }
-        let scheduled = Python::try_attach(|py| {
+        let scheduled = crate::attach::attach(|py| {
             let Some(me) = self.me.upgrade() else { return false };
             Bound::new(py, Drain(me))
                 .and_then(|drain| self.call_soon(py, (drain,)))
@@ -142,7 +142,7 @@ impl HostLoop for EventLoop {
     }
 
     fn check_closed(&self) -> bool {
-        let closed = Python::try_attach(|py| {
+        let closed = crate::attach::attach(|py| {
             self.event_loop
                 .bind(py)
                 .call_method0("is_closed")

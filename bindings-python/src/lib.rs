@@ -1,5 +1,6 @@
 //! The Python door: conversion, driving, callbacks and idiom; all behaviour is the core's.
 
+mod attach;
 mod call;
 mod drive;
 mod error;

@@ -80,7 +80,7 @@ impl WakeCell {
         self.changed.notify_all();
         if let Some(resume) = self.disarm() {
             // A loop that has closed has nothing left to resume.
-            let _ = Python::try_attach(|py| resume.bind(py).call0().map(drop));
+            let _ = crate::attach::attach(|py| resume.bind(py).call0().map(drop));
         }
     }
 

@@ -95,7 +95,7 @@ pub(crate) fn attached<T>(body: impl FnOnce(Python<'_>) -> Result<T>) -> Result<
         // stage would be a tenth of what a stage costs.
         return body(unsafe { Python::assume_attached() });
     }
-    Python::try_attach(body).unwrap_or_else(|| Err(Error::shut_down()))
+    crate::attach::attach(body).unwrap_or_else(|| Err(Error::shut_down()))
 }
 
 /// Returns the Python object of a payload: the very object, or one made from JSON.

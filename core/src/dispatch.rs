@@ -174,8 +174,8 @@ impl Dispatcher {
         } else {
             Origin::default()
         };
-        draft.echo = draft.echo.max(origin.echo);
-        if draft.echo > MAX_ECHO {
+        draft.behind.echo = draft.behind.echo.max(origin.echo);
+        if draft.behind.echo > MAX_ECHO {
             // Observers that answer every event with an event would feed themselves for ever.
             draft.mark_unheard();
             self.skipped.fetch_add(1, Ordering::Relaxed);
@@ -218,8 +218,9 @@ impl Dispatcher {
         } else {
             Origin::default()
         };
-        let echo = lane::echo_depth().max(origin.echo);
-        if echo > MAX_ECHO && !owed {
+        let mut behind = lane::Behind::now();
+        behind.echo = behind.echo.max(origin.echo);
+        if behind.echo > MAX_ECHO && !owed {
             self.skipped.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -229,7 +230,7 @@ impl Dispatcher {
         }
         let ticket = Ticket::new(self, bounds::OVERHEAD);
         self.watch();
-        let delivery = Arc::new(Delivery::call(event, origin, echo, ticket));
+        let delivery = Arc::new(Delivery::call(event, origin, behind, ticket));
         for subscriber in snapshot.call_subscribers.iter() {
             self.hand_over(subscriber, &delivery);
         }

@@ -89,6 +89,10 @@ pub trait HostFailure: Send + Sync + 'static {
     fn is_control(&self) -> bool {
         false
     }
+    /// Says whether the host made this itself to release a callback whose call has reached a limit.
+    fn is_release(&self) -> bool {
+        false
+    }
     /// Returns the object for downcasts.
     fn as_any(&self) -> &dyn Any;
     /// Returns the object as a Rust error where it is one.
@@ -349,6 +353,17 @@ impl Error {
             What::Own(own) => own.kind == ErrorKind::Cancelled,
             What::Host(failure) => failure.is_control(),
         }
+    }
+
+    /// Says whether the host made this itself to release a callback whose call has reached a limit.
+    pub(crate) fn is_release(&self) -> bool {
+        matches!(&self.0.what, What::Host(failure) if failure.is_release())
+    }
+
+    /// Returns the name that events show as `error.type` as JSON; null for a failure without a type.
+    pub(crate) fn type_value(&self) -> serde_json::Value {
+        self.type_name()
+            .map_or(serde_json::Value::Null, serde_json::Value::from)
     }
 
     /// Returns the name that events show as `error.type`: a host type, or a code of Callweir's own.

@@ -306,10 +306,10 @@ impl Drop for Leaf {
             State::Done | State::Away(_) => {}
             State::New => {
                 // Closing a coroutine that never ran keeps Python from warning about it.
-                let _ = Python::try_attach(|py| self.coroutine.bind(py).call_method0("close").map(drop));
+                let _ = crate::attach::attach(|py| self.coroutine.bind(py).call_method0("close").map(drop));
             }
             State::Waiting(wait) => {
-                let _ = Python::try_attach(|py| {
+                let _ = crate::attach::attach(|py| {
                     let awaited = wait.awaited.lock().take();
                     let event_loop = crate::host::loop_object(py, &self.origin);
                     let arguments = (self.coroutine.bind(py), awaited, event_loop);

@@ -131,16 +131,16 @@ impl<'a> Evaluation<'a> {
                 let data = json!({ "allowed": false, "rejected": true, "rejection_reason": &**reason });
                 (Outcome::Succeeded, None, data)
             }
-            Err(error) if error.is_control() => (Outcome::Cancelled, Some(error.type_name()), cancelled()),
+            Err(error) if error.is_control() => (Outcome::Cancelled, Some(error.type_value()), cancelled()),
             Err(error) => {
                 let data = json!({ "allowed": false, "rejected": false, "error": error.type_name() });
-                (Outcome::Failed, Some(error.type_name()), data)
+                (Outcome::Failed, Some(error.type_value()), data)
             }
         };
         self.emit_end(&scope, outcome, error, data);
     }
 
-    fn emit_end(&self, scope: &Scope, outcome: Outcome, error: Option<Option<String>>, data: Value) {
+    fn emit_end(&self, scope: &Scope, outcome: Outcome, error: Option<Value>, data: Value) {
         scope.abandon_inside();
         scope.end();
         let mut event = scope.event(EventKind::End, None);

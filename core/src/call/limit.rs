@@ -72,6 +72,12 @@ impl Limits {
             Err(error) => error,
         };
         let fired = self.token.as_ref().is_some_and(CancellationToken::is_cancelled);
+        if fired && error.is_release() {
+            return Err(Error::cancelled().with_cause(error));
+        }
+        if error.is_release() && self.deadline.is_some_and(|at| at <= Instant::now()) {
+            return Err(timed_out().with_cause(error));
+        }
         if !fired || error.is_denial() || error.is_control() {
             return Err(error);
         }

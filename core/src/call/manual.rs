@@ -131,7 +131,7 @@ impl ManualCall {
         if self.0.snapshot.is_observed() {
             let by_error = options.error.as_ref().map_or(Outcome::Succeeded, Outcome::of);
             let outcome = options.outcome.unwrap_or(by_error);
-            let error_type = options.error.as_ref().map(Error::type_name);
+            let error_type = options.error.as_ref().map(Error::type_value);
             let copy = options
                 .result
                 .as_ref()

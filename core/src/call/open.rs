@@ -124,7 +124,7 @@ impl OpenCall {
             let short = own.contains_key("callweir.short_circuited");
             let error_type = error.and_then(Error::type_name);
             if heard.snapshot.is_observed() {
-                own = own_metadata(outcome, error.map(Error::type_name), own);
+                own = own_metadata(outcome, error.map(Error::type_value), own);
                 self.emit_end(&heard, error, value, own);
             }
             self.emit_completed(&heard, outcome, error_type, short);

@@ -25,7 +25,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            events: 65_536,
+            events: 32_768,
             bytes: 64 << 20,
             callback_time: Duration::from_secs(10),
         }
@@ -71,16 +71,14 @@ impl Dispatcher {
         let events = self.pending.load(Ordering::Acquire);
         let limits = self.limits.load();
         let bytes = self.pending_bytes.load(Ordering::Acquire);
-        // Room for events without their payload, so that a flood of payloads does not shut out the events.
-        let reserved = if payload > 0 { limits.bytes / 4 } else { 0 };
+        // Payloads leave room for events without one, so that both together stay near the bound.
+        let room = limits.bytes - limits.bytes / 4;
         if events >= limits.events {
             Admission::Refused
-        } else if bytes + overhead + payload <= limits.bytes - reserved {
+        } else if payload == 0 || bytes + overhead + payload <= room {
             Admission::Whole
-        } else if payload > 0 && bytes + overhead <= limits.bytes {
-            Admission::WithoutPayload
         } else {
-            Admission::Refused
+            Admission::WithoutPayload
         }
     }
 

@@ -12,6 +12,7 @@ use super::queue::{Delivery, Item, Queued};
 use super::runner::Place;
 use super::{Dispatcher, HostLoop, Subscriber};
 use crate::chain::{BoxFuture, Step, catch};
+use crate::scope::Scope;
 
 /// How many items a lane does in one go before others get their turn.
 const BUDGET: usize = 64;
@@ -24,6 +25,25 @@ thread_local! {
 /// Returns how many callbacks of the dispatcher lie behind what is emitted now.
 pub(crate) fn echo_depth() -> u32 {
     ECHO.get()
+}
+
+/// What lies behind an event: how many of the dispatcher's callbacks, and the scope that was current in Rust.
+///
+/// What an observer emits belongs to that scope, as it does where the host's own context says so.
+#[derive(Clone, Default)]
+pub(super) struct Behind {
+    pub(super) echo: u32,
+    scope: Option<Scope>,
+}
+
+impl Behind {
+    /// Returns what lies behind what is emitted now.
+    pub(super) fn now() -> Self {
+        Self {
+            echo: echo_depth(),
+            scope: Scope::current(),
+        }
+    }
 }
 
 /// What a lane does with its items.
@@ -76,7 +96,7 @@ enum Turn {
 pub(super) struct Op {
     future: BoxFuture<()>,
     place: Place,
-    echo: u32,
+    behind: Behind,
 }
 
 /// What the watch needs to know of the item under way.
@@ -277,18 +297,18 @@ impl Lane {
             }
             Item::Sanitize(queued) => {
                 let (lane, epoch) = (self.clone(), self.state.lock().epoch);
-                let echo = queued.draft.echo;
+                let behind = queued.draft.behind.clone();
                 let future: BoxFuture<()> =
                     Box::pin(super::flush::sanitize(lane, epoch, dispatcher.clone(), queued));
                 Some(Op {
                     future,
                     place: here.clone(),
-                    echo,
+                    behind,
                 })
             }
             Item::Deliver(subscriber, delivery) => {
-                let echo = delivery.echo;
-                let step = within(echo, || catch(|| Ok(subscriber.receive(&delivery))));
+                let behind = delivery.behind.clone();
+                let step = within(&behind, || catch(|| Ok(subscriber.receive(&delivery))));
                 match step {
                     Ok(Step::Ready(result)) => settle(dispatcher, &subscriber, result),
                     Err(error) => settle(dispatcher, &subscriber, Err(error)),
@@ -298,7 +318,7 @@ impl Lane {
                         return Some(Op {
                             future,
                             place: here.clone(),
-                            echo,
+                            behind,
                         });
                     }
                 }
@@ -313,7 +333,7 @@ impl Lane {
         let waker = Waker::from(self.clone());
         loop {
             let mut cx = Context::from_waker(&waker);
-            let polled = within(op.echo, || catch(|| Ok(op.future.as_mut().poll(&mut cx))));
+            let polled = within(&op.behind, || catch(|| Ok(op.future.as_mut().poll(&mut cx))));
             // What panics outside a callback is a drop; there is nothing left to wait for.
             let polled = polled.unwrap_or(Poll::Ready(()));
             let mut state = self.state.lock();
@@ -353,11 +373,15 @@ impl Lane {
             state.epoch += 1;
             let epoch = state.epoch;
             let place = busy.place.clone();
-            let echo = busy.what.as_ref().map_or(0, |queued| queued.draft.echo);
+            let behind = busy
+                .what
+                .as_ref()
+                .map(|queued| queued.draft.behind.clone())
+                .unwrap_or_default();
             let op = Op {
                 future: make(epoch),
                 place: place.clone(),
-                echo,
+                behind,
             };
             if let Some(busy) = &mut state.busy {
                 (busy.since, busy.epoch) = (Instant::now(), epoch);
@@ -448,9 +472,12 @@ impl Wake for Lane {
 }
 
 /// Runs a callback of the dispatcher, so that what it emits is known to come from there.
-fn within<T>(echo: u32, body: impl FnOnce() -> T) -> T {
-    let outer = ECHO.replace(echo + 1);
-    let result = body();
+fn within<T>(behind: &Behind, body: impl FnOnce() -> T) -> T {
+    let outer = ECHO.replace(behind.echo + 1);
+    let result = match &behind.scope {
+        Some(scope) => scope.within_sync(body),
+        None => body(),
+    };
     ECHO.set(outer);
     result
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::bounds::Ticket;
+use super::lane::Behind;
 use super::{Dispatcher, Origin, Place, Subscriber};
 use crate::chain::{Entries, Home};
 use crate::error::{Error, ErrorKind};
@@ -85,19 +86,19 @@ pub(crate) struct Draft {
     pub(super) payload_family: Option<Family>,
     pub(super) own: Map<String, Value>,
     pair: Option<Scope>,
-    pub(super) echo: u32,
+    pub(super) behind: Behind,
 }
 
 impl Draft {
     pub(crate) fn new(event: Event) -> Self {
-        let echo = super::lane::echo_depth();
+        let behind = Behind::now();
         Self {
             event,
             payload: None,
             payload_family: None,
             own: Map::new(),
             pair: None,
-            echo,
+            behind,
         }
     }
 
@@ -220,7 +221,7 @@ impl Queued {
             mut event,
             payload,
             mut own,
-            echo,
+            behind,
             ..
         } = self.draft;
         if let Some(payload) = payload {
@@ -230,7 +231,7 @@ impl Queued {
         Delivery {
             what: Delivered::Event(Arc::new(event)),
             origin: self.origin,
-            echo,
+            behind,
             _ticket: Held::Own(self.ticket),
         }
     }
@@ -240,7 +241,7 @@ impl Queued {
 pub(super) struct Delivery {
     pub(super) what: Delivered,
     pub(super) origin: Origin,
-    pub(super) echo: u32,
+    pub(super) behind: Behind,
     _ticket: Held,
 }
 
@@ -258,20 +259,20 @@ enum Held {
 
 impl Delivery {
     pub(super) fn sanitized(event: Event, queued: Arc<Queued>) -> Self {
-        let (origin, echo) = (queued.origin.clone(), queued.draft.echo);
+        let (origin, behind) = (queued.origin.clone(), queued.draft.behind.clone());
         Self {
             what: Delivered::Event(Arc::new(event)),
             origin,
-            echo,
+            behind,
             _ticket: Held::Through(queued),
         }
     }
 
-    pub(super) fn call(event: CallEvent, origin: Origin, echo: u32, ticket: Ticket) -> Self {
+    pub(super) fn call(event: CallEvent, origin: Origin, behind: Behind, ticket: Ticket) -> Self {
         Self {
             what: Delivered::Call(event),
             origin,
-            echo,
+            behind,
             _ticket: Held::Own(ticket),
         }
     }

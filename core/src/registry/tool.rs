@@ -14,6 +14,13 @@ use crate::chain::{BoxFuture, Step, Work};
 use crate::error::{Error, Result};
 use crate::value::{Payload, path_key};
 
+impl Descriptor {
+    /// Checks that arguments are an object with the required names and no unexpected ones, as dispatching does.
+    pub fn check(&self, arguments: &Payload) -> Result<()> {
+        Parameters::of(&self.parameters)?.check(arguments)
+    }
+}
+
 /// A tool that a registry can hold.
 pub trait Tool: Send + Sync + 'static {
     /// Returns what the registry tells about the tool.
@@ -127,7 +134,7 @@ impl FunctionTool {
     /// Runs the tool directly: no middleware, not a managed call, no event.
     pub async fn execute_with(&self, arguments: impl Into<Payload>, context: ToolContext) -> Result<Payload> {
         let call = ToolCall::new(self.descriptor.name.clone(), arguments, context);
-        Parameters::of(&self.descriptor.parameters)?.check(call.arguments())?;
+        self.descriptor.check(call.arguments())?;
         self.run(call).settle().await
     }
 }

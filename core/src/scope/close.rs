@@ -80,7 +80,9 @@ impl Scope {
         let mut order = self.0.take_children();
         if self.is_call() && !order.is_empty() {
             let mut roots = self.runtime().roots().lock();
-            order.iter().for_each(|scope| drop(roots.remove(&scope.order())));
+            for scope in &order {
+                roots.remove(&scope.order());
+            }
         }
         let mut index = 0;
         while let Some(scope) = order.get(index).cloned() {
@@ -111,7 +113,7 @@ impl Scope {
             let mut event = self.event(EventKind::End, options.timestamp);
             event.data = options.output.unwrap_or(Value::Null);
             event.metadata = free_metadata(options.metadata);
-            let own = own_metadata(outcome, options.error_type.map(Some), Map::new());
+            let own = own_metadata(outcome, options.error_type.map(Value::from), Map::new());
             runtime
                 .dispatcher()
                 .emit(snapshot, Draft::new(event).paired(self).own(own));
@@ -123,15 +125,12 @@ impl Scope {
 /// Returns the metadata that every end event carries; a failure without a type, as a thrown null, shows null.
 pub(crate) fn own_metadata(
     outcome: Outcome,
-    error: Option<Option<String>>,
+    error: Option<Value>,
     mut own: Map<String, Value>,
 ) -> Map<String, Value> {
     own.insert("callweir.outcome".to_owned(), Value::from(outcome.name()));
     if let Some(error_type) = error.filter(|_| outcome != Outcome::Succeeded) {
-        own.insert(
-            "error.type".to_owned(),
-            error_type.map_or(Value::Null, Value::from),
-        );
+        own.insert("error.type".to_owned(), error_type);
     }
     own.insert("otel.status_code".to_owned(), Value::from(outcome.status()));
     own
