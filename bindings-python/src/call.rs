@@ -264,8 +264,8 @@ impl Next {
 
 #[pymethods]
 impl Next {
-    /// Runs the rest of the chain, once the result is awaited.
-    fn __call__(&self, argument: Bound<'_, PyAny>) -> PyResult<Drive> {
+    /// Runs the rest of the chain once the result is awaited; in a synchronous call it runs at once.
+    fn __call__(&self, py: Python<'_>, argument: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let call = match &self.call {
             // Passing on what it got is the common case, and needs no new payload.
             Some(call) if is_object(call.arguments(), &argument) => call.clone(),
@@ -281,7 +281,13 @@ impl Next {
                 call.get().call.clone()
             }
         };
-        Ok(Drive::new(Source::Next(self.rest.clone(), call)))
+        let context = call.context().clone();
+        let drive = Drive::new(Source::Next(self.rest.clone(), call)).under(&context);
+        // Outside an event loop nothing could await the rest of the chain: there its result is given at once.
+        if crate::drive::is_plain_thread() {
+            return drive.block(py);
+        }
+        Ok(Py::new(py, drive)?.into_any())
     }
 }
 

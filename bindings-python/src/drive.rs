@@ -26,7 +26,7 @@ pub(crate) use leaf::{Leaf, Wait, awaitable, is_awaitable};
 use leaf::Yielded;
 
 use crate::error::to_py;
-use crate::parked::{Park, WakeCell, Watched, poll_waker};
+use crate::parked::{Park, TrioGuard, WakeCell, Watched, poll_waker};
 use crate::value::object_of;
 
 /// What a driven future gives.
@@ -79,6 +79,9 @@ pub(crate) struct Drive {
     park: Option<Park>,
     /// Whether a callback's awaited object was passed up, so that what the host says is for that callback.
     passed: bool,
+    /// Whether the call may reach a limit of its own, a token or a deadline.
+    limited: bool,
+    guard: Option<TrioGuard>,
 }
 
 // SAFETY: the parts that are not `Sync` are only reached through `&mut self`, which the interpreter's borrow check
@@ -106,7 +109,15 @@ impl Drive {
             wake: None,
             park: None,
             passed: false,
+            limited: false,
+            guard: None,
         }
+    }
+
+    /// Returns the drive of a call with this context.
+    pub(crate) fn under(mut self, context: &callweir::ToolContext) -> Self {
+        self.limited = context.cancellation().is_some() || context.deadline().is_some();
+        self
     }
 
     /// Makes a drive from a function that makes the future at the first step.
@@ -149,6 +160,19 @@ impl Drive {
     }
 
     fn step(&mut self, py: Python<'_>, resume: Resume) -> PyResult<Stepped> {
+        if std::mem::take(&mut self.limited) {
+            self.guard = TrioGuard::enter(py)?;
+        }
+        let stepped = self.go_on(py, resume);
+        if !matches!(stepped, Ok(Stepped::Yield(_)))
+            && let Some(guard) = self.guard.take()
+        {
+            guard.exit(py)?;
+        }
+        stepped
+    }
+
+    fn go_on(&mut self, py: Python<'_>, resume: Resume) -> PyResult<Stepped> {
         match (&self.source, resume) {
             (Source::Done, _) => Err(PyRuntimeError::new_err(
                 "cannot reuse an awaitable that was awaited already",
@@ -213,6 +237,12 @@ impl Drive {
                 && (!watched.cloned || crate::parked::is_trio(py))
                 && let Some(one) = yielded.pop()
             {
+                if let (Some(guard), Some(wake)) = (&self.guard, &self.wake) {
+                    // A limit that was reached in this very turn cancels the scope all the same.
+                    if !guard.arm(py, wake) {
+                        wake.fire(py);
+                    }
+                }
                 self.passed = true;
                 return Ok(Stepped::Yield(one.pass_up(py)));
             }
@@ -300,7 +330,8 @@ impl Drive {
         value: Option<Bound<'_, PyAny>>,
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let _ = traceback;
+        // An exception object carries its own.
+        drop(traceback);
         let exception = match value {
             Some(value) if value.is_instance_of::<pyo3::exceptions::PyBaseException>() => value,
             Some(value) if !value.is_none() => kind.call1((value,))?,
@@ -323,5 +354,9 @@ impl Drive {
             let _ = self.turn(py);
         }
         self.source = Source::Done;
+        if let Some(guard) = self.guard.take() {
+            // The scope of a task that has ended has nothing left to leave.
+            let _ = guard.exit(py);
+        }
     }
 }

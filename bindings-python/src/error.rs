@@ -33,6 +33,9 @@ impl HostFailure for Raised {
         crate::attach::attach(|py| !self.0.bind(py).is_instance_of::<pyo3::exceptions::PyException>())
             .unwrap_or(false)
     }
+    fn is_release(&self) -> bool {
+        crate::parked::is_trio_cancelled(&self.0)
+    }
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -167,6 +167,7 @@ impl Gate for PyGate {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the shape of a reader")]
 fn read_verdict(callback: &Callback, py: Python<'_>, value: Bound<'_, PyAny>) -> Result<Verdict> {
     if value.is_none() {
         return Ok(Verdict::Allow);

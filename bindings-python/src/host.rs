@@ -59,7 +59,7 @@ fn capture(py: Python<'_>) -> PyResult<Origin> {
 
 /// An asyncio event loop.
 pub(crate) struct EventLoop {
-    pub(crate) event_loop: Py<PyAny>,
+    pub(crate) object: Py<PyAny>,
     lanes: Mutex<VecDeque<Runnable>>,
     called: AtomicBool,
     closed: AtomicBool,
@@ -77,11 +77,11 @@ pub(crate) fn current_loop(py: Python<'_>) -> PyResult<Option<Arc<EventLoop>>> {
         return Ok(None);
     }
     LAST.with_borrow_mut(|last| {
-        if let Some(known) = last.as_ref().filter(|known| known.event_loop.is(&running)) {
+        if let Some(known) = last.as_ref().filter(|known| known.object.is(&running)) {
             return Ok(Some(known.clone()));
         }
         let made = Arc::new_cyclic(|me| EventLoop {
-            event_loop: running.unbind(),
+            object: running.unbind(),
             lanes: Mutex::new(VecDeque::new()),
             called: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -99,9 +99,9 @@ impl EventLoop {
         py: Python<'py>,
         arguments: impl pyo3::call::PyCallArgs<'py>,
     ) -> PyResult<()> {
-        let here = statics(py)?.running_loop.bind(py).call0()?.is(&self.event_loop);
+        let here = statics(py)?.running_loop.bind(py).call0()?.is(&self.object);
         let how = if here { "call_soon" } else { "call_soon_threadsafe" };
-        self.event_loop.bind(py).getattr(how)?.call1(arguments).map(drop)
+        self.object.bind(py).getattr(how)?.call1(arguments).map(drop)
     }
 
     /// Runs the lanes that wait for this loop; called on the loop.
@@ -143,7 +143,7 @@ impl HostLoop for EventLoop {
 
     fn check_closed(&self) -> bool {
         let closed = crate::attach::attach(|py| {
-            self.event_loop
+            self.object
                 .bind(py)
                 .call_method0("is_closed")
                 .and_then(|closed| closed.extract())
@@ -157,7 +157,7 @@ impl HostLoop for EventLoop {
     }
 
     fn id(&self) -> usize {
-        self.event_loop.as_ptr() as usize
+        self.object.as_ptr() as usize
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -183,7 +183,7 @@ pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, P
         .as_ref()
         .and_then(|event_loop| event_loop.as_any().downcast_ref::<EventLoop>())
     {
-        Some(event_loop) => event_loop.event_loop.bind(py).clone(),
+        Some(event_loop) => event_loop.object.bind(py).clone(),
         None => {
             let running = statics(py).and_then(|known| known.running_loop.bind(py).call0());
             running.unwrap_or_else(|_| py.None().into_bound(py))

@@ -43,8 +43,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scope::get_handle, module)?)?;
     module.add_function(wrap_pyfunction!(call::current_call, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::default_runtime, module)?)?;
-    module.add_function(wrap_pyfunction!(runtime::after_fork, module)?)?;
-    module.add_function(wrap_pyfunction!(runtime::at_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::exit::after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(runtime::exit::at_exit, module)?)?;
     #[cfg(not(feature = "abi3"))]
     drive::slots::install(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

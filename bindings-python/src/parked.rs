@@ -58,7 +58,11 @@ impl WakeCell {
             .filter(|wait| !wait.is_done())
             .cloned()
             .collect();
-        waits.iter().fold(false, |any, wait| wait.cancel(py) || any)
+        let mut any = false;
+        for wait in waits {
+            any |= wait.cancel(py);
+        }
+        any
     }
 
     /// Sets what resumes the drive; false if it has been woken meanwhile.
@@ -78,9 +82,14 @@ impl WakeCell {
         }
         drop(self.sleeping.lock());
         self.changed.notify_all();
+        let _ = crate::attach::attach(|py| self.fire(py));
+    }
+
+    /// Calls what resumes the drive, if it has not been called yet.
+    pub(crate) fn fire(&self, py: Python<'_>) {
         if let Some(resume) = self.disarm() {
             // A loop that has closed has nothing left to resume.
-            let _ = crate::attach::attach(|py| resume.bind(py).call0().map(drop));
+            let _ = resume.bind(py).call0();
         }
     }
 
@@ -223,4 +232,43 @@ pub(crate) fn is_trio(py: Python<'_>) -> bool {
     }
     let asked = statics(py).and_then(|known| known.support.bind(py).call_method0("in_trio"));
     asked.and_then(|answer| answer.extract()).unwrap_or(false)
+}
+
+/// Lets a limit of a call end what a callback awaits under trio, by a cancel scope around the callback.
+pub(crate) struct TrioGuard {
+    cancel: Py<PyAny>,
+    exit: Py<PyAny>,
+}
+
+impl TrioGuard {
+    /// Enters a cancel scope; nothing unless trio runs here.
+    pub(crate) fn enter(py: Python<'_>) -> PyResult<Option<Self>> {
+        if !is_trio(py) {
+            return Ok(None);
+        }
+        let made = statics(py)?.support.bind(py).call_method0("trio_guard")?;
+        let (cancel, exit) = made.extract()?;
+        Ok(Some(Self { cancel, exit }))
+    }
+
+    /// Makes the next wake cancel the scope; false if it has come already.
+    pub(crate) fn arm(&self, py: Python<'_>, wake: &WakeCell) -> bool {
+        wake.arm(self.cancel.clone_ref(py))
+    }
+
+    /// Leaves the scope.
+    pub(crate) fn exit(self, py: Python<'_>) -> PyResult<()> {
+        self.exit.bind(py).call0().map(drop)
+    }
+}
+
+/// Says whether an exception is trio's cancellation.
+pub(crate) fn is_trio_cancelled(exception: &Py<PyAny>) -> bool {
+    let asked = crate::attach::attach(|py| {
+        let support = statics(py)?.support.bind(py);
+        support
+            .call_method1("is_trio_cancelled", (exception,))?
+            .extract::<bool>()
+    });
+    matches!(asked, Some(Ok(true)))
 }

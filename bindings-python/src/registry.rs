@@ -319,12 +319,14 @@ impl NativeRegistry {
             },
         )?;
         let registry = self.registry.clone();
-        Ok(Drive::start(move |py| {
+        let context = request.context.clone();
+        let drive = Drive::start(move |py| {
             request.parent = current(py)?;
             Ok(Box::pin(async move {
                 registry.dispatch_request(request).await.map(Output::Payload)
             }))
-        }))
+        });
+        Ok(drive.under(&context))
     }
 
     /// Makes a call; the awaitable gives the text `{"result": ...}`.
@@ -349,13 +351,15 @@ impl NativeRegistry {
             },
         )?;
         let registry = self.registry.clone();
-        Ok(Drive::start(move |py| {
+        let context = request.context.clone();
+        let drive = Drive::start(move |py| {
             request.parent = current(py)?;
             Ok(Box::pin(async move {
                 callweir::foreign::dispatch_text(registry, request)
                     .await
                     .map(Output::Text)
             }))
-        }))
+        });
+        Ok(drive.under(&context))
     }
 }

@@ -1,14 +1,16 @@
 //! The runtime as Python sees it.
 
+pub(crate) mod exit;
+mod settings;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use callweir::foreign::Home;
 use callweir::{
-    Family, Invocation, Limits, ManualOptions, Mark, Options, Propagation, RegisterOptions, Registration,
+    Family, Invocation, ManualOptions, Mark, Options, Propagation, RegisterOptions, Registration,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
@@ -18,6 +20,10 @@ use crate::drive::{Drive, Driven, Output, Source};
 use crate::error::to_py;
 use crate::foreign::{Callback, PyCallObserver, PyObserver, handler};
 use crate::host::{Interpreter, current_loop};
+use exit::Blocked;
+use settings::{Settings, timeout_of};
+pub(crate) use settings::{deadline_of, timestamp};
+
 use crate::scope::{ScopeHandle, current, given_or_current};
 use crate::statics::statics;
 use crate::value::{Default, Object, optional_json, to_json};
@@ -49,85 +55,6 @@ pub(crate) fn default_runtime(py: Python<'_>) -> PyResult<Py<Runtime>> {
     made.map(|runtime| runtime.clone_ref(py))
 }
 
-/// Makes every runtime usable in the child of a fork.
-#[pyfunction]
-pub(crate) fn after_fork() {
-    callweir::Runtime::after_fork();
-}
-
-/// How many threads run Python below a frame of ours that cannot be unwound.
-static BLOCKED: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts this thread as one that the end of the interpreter must wait for.
-struct Blocked;
-
-impl Blocked {
-    fn here() -> Self {
-        BLOCKED.fetch_add(1, Ordering::AcqRel);
-        Self
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        BLOCKED.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Delivers what is queued when the interpreter ends, for at most `timeout` seconds.
-#[pyfunction]
-pub(crate) fn at_exit(py: Python<'_>, timeout: f64) {
-    let timeout = Duration::try_from_secs_f64(timeout).unwrap_or(FAR);
-    crate::drive::released(py, || {
-        let until = Instant::now() + timeout;
-        callweir::Runtime::shutdown_all(timeout);
-        // A dying interpreter ends daemon threads where they stand, which aborts the process under our frames.
-        while BLOCKED.load(Ordering::Acquire) > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    });
-}
-
-/// Reads a time: a `datetime`, or seconds since 1970.
-pub(crate) fn timestamp(given: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
-    let seconds = match given.extract::<f64>() {
-        Ok(seconds) => seconds,
-        Err(_) => given.call_method0("timestamp")?.extract::<f64>()?,
-    };
-    let since =
-        Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(SystemTime::UNIX_EPOCH + since)
-}
-
-/// Reads a deadline in seconds from now.
-pub(crate) fn deadline_of(seconds: f64) -> PyResult<Instant> {
-    let now = Instant::now();
-    if seconds.is_nan() {
-        return Err(PyValueError::new_err(
-            "a deadline is a number of seconds from now",
-        ));
-    }
-    if seconds <= 0.0 {
-        return Ok(now.checked_sub(Duration::from_nanos(1)).unwrap_or(now));
-    }
-    Ok(now + Duration::try_from_secs_f64(seconds).unwrap_or(FAR).min(FAR))
-}
-
-fn timeout_of(seconds: Option<f64>) -> PyResult<Option<Duration>> {
-    let bad = |_| PyValueError::new_err("a timeout is a number of seconds, 0 or more");
-    seconds
-        .map(|seconds| {
-            // `min` would take the other number for NaN, and wait as good as for ever.
-            let bounded = if seconds > FAR.as_secs_f64() {
-                FAR.as_secs_f64()
-            } else {
-                seconds
-            };
-            Duration::try_from_secs_f64(bounded).map_err(bad)
-        })
-        .transpose()
-}
-
 /// Renders registrations as dicts.
 pub(crate) fn lines<'py>(py: Python<'py>, all: &[Registration]) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let render = |line: &Registration| {
@@ -140,35 +67,6 @@ pub(crate) fn lines<'py>(py: Python<'py>, all: &[Registration]) -> PyResult<Vec<
         Ok(dict)
     };
     all.iter().map(render).collect()
-}
-
-/// The settings that were given; what was not given stays as it is.
-#[derive(Default, FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Settings {
-    queue_events: Option<usize>,
-    queue_bytes: Option<usize>,
-    sanitizer_timeout: Option<f64>,
-    credential_headers: Option<Vec<String>>,
-    error_text: Option<bool>,
-}
-
-impl Settings {
-    fn over(self, old: &Options) -> PyResult<Options> {
-        let callback_time = timeout_of(self.sanitizer_timeout)?.unwrap_or(old.limits.callback_time);
-        let limits = Limits {
-            events: self.queue_events.unwrap_or(old.limits.events),
-            bytes: self.queue_bytes.unwrap_or(old.limits.bytes),
-            callback_time,
-        };
-        Ok(Options {
-            limits,
-            credential_headers: self
-                .credential_headers
-                .unwrap_or_else(|| old.credential_headers.clone()),
-            error_text: self.error_text.unwrap_or(old.error_text),
-        })
-    }
 }
 
 impl Runtime {
@@ -424,10 +322,9 @@ impl Runtime {
             tool_call_id,
             cancellation,
         };
-        Ok(Drive::new(Source::Call(Box::new((
-            self.invocation(py, asked)?,
-            self.core.clone(),
-        )))))
+        let call = self.invocation(py, asked)?;
+        let context = call.context.clone();
+        Ok(Drive::new(Source::Call(Box::new((call, self.core.clone())))).under(&context))
     }
 
     /// Runs an awaitable of this package to its end on this thread, outside any event loop.

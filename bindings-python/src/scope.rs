@@ -87,25 +87,37 @@ impl ScopeHandle {
     }
 
     /// Closes the scope; what is open inside ends first. Closing a closed scope does nothing.
-    #[pyo3(signature = (output=None, *, metadata=None, outcome=None, error_type=None, timestamp=None))]
+    #[pyo3(signature = (output=None, *, metadata=None, outcome=None, error=None, error_type=None, timestamp=None))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of one Python function"
+    )]
     fn close(
         &self,
         py: Python<'_>,
         output: Option<&Bound<'_, PyAny>>,
         metadata: Option<&Bound<'_, PyAny>>,
         outcome: Option<&str>,
+        error: Option<&Bound<'_, PyAny>>,
         error_type: Option<String>,
         timestamp: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let default = Default::default();
+        let error = error.map(crate::error::from_exception);
+        // What ends a block without being a failure of it: a cancellation, or the end of the process.
+        let by_error = error
+            .as_ref()
+            .filter(|error| error.is_control())
+            .map(|_| Outcome::Cancelled);
         let options = CloseOptions {
             output: optional_json(output, &default)?,
             metadata: optional_json(metadata, &default)?,
             outcome: outcome
                 .map(str::parse::<Outcome>)
                 .transpose()
-                .map_err(|error| to_py(py, &error))?,
-            error_type,
+                .map_err(|error| to_py(py, &error))?
+                .or(by_error),
+            error_type: error.as_ref().and_then(callweir::Error::type_name).or(error_type),
             timestamp: timestamp.map(self::timestamp).transpose()?,
         };
         self.0.close(options);

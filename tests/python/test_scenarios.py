@@ -11,23 +11,9 @@ LACKING = {"component": "entries of a component come with plugins"}
 """What this door does not offer yet, and why."""
 
 
-KNOWN = {
-    ("event_from_subscriber", None): "what a subscriber emits lands in the scope that was current at the emission",
-    ("deadline_reached", TRIO): "under trio a deadline does not reach a callback that waits",
-}
-"""Scenarios that this door does not replay yet, on every loop or on one, and why. None of them may pass unnoticed."""
-
-
 def cases(*hosts: Host) -> list[Any]:
-    """Lists every scenario on every host; known faults are marked, and those that would hang are not run."""
-    found: list[Any] = []
-    for host in hosts:
-        for name in names():
-            reason = KNOWN.get((name, None)) or KNOWN.get((name, host))
-            hangs = (name, host) in KNOWN
-            marks = [pytest.mark.xfail(reason=reason, strict=True, run=not hangs)] if reason else []
-            found.append(pytest.param(name, host, marks=marks, id=f"{name}-{host!r}"))
-    return found
+    """Lists every scenario on every host."""
+    return [pytest.param(name, host, id=f"{name}-{host!r}") for host in hosts for name in names()]
 
 
 def check(name: str, style: Style, host: Host) -> None:

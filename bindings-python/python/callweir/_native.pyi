@@ -199,6 +199,7 @@ class ScopeHandle:
         *,
         metadata: Any = None,
         outcome: str | None = None,
+        error: BaseException | None = None,
         error_type: str | None = None,
         timestamp: datetime | float | None = None,
     ) -> None:

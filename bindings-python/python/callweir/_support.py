@@ -158,6 +158,32 @@ def _park_trio() -> tuple[Any, Callable[[], None]]:
     return wait(), resume
 
 
+def trio_guard() -> tuple[Callable[[], None], Callable[[], None]]:
+    """Enters a cancel scope; gives what cancels it from any thread, and what leaves it."""
+    import trio
+
+    scope = trio.CancelScope()
+    scope.__enter__()
+    token = trio.lowlevel.current_trio_token()
+
+    def cancel() -> None:
+        try:
+            token.run_sync_soon(scope.cancel)
+        except trio.RunFinishedError:
+            pass
+
+    def leave() -> None:
+        scope.__exit__(None, None, None)
+
+    return cancel, leave
+
+
+def is_trio_cancelled(error: BaseException) -> bool:
+    """Says whether an exception is trio's cancellation."""
+    trio = sys.modules.get("trio")
+    return trio is not None and isinstance(error, trio.Cancelled)
+
+
 class _Awaiting:
     """Makes an awaitable of the iterator that `__await__` gave."""
 

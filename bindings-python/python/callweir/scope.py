@@ -74,11 +74,7 @@ class scope:  # noqa: N801  (used like a function)
     ) -> None:
         handle, token = self._open.pop()
         handle.leave(token)
-        if kind is None:
-            handle.close(self._output)
-        else:
-            outcome = None if issubclass(kind, Exception) else "cancelled"
-            handle.close(self._output, outcome=outcome, error_type=kind.__name__)
+        handle.close(self._output, error=error)
 
     async def __aenter__(self) -> ScopeHandle:
         return self.__enter__()
@@ -135,7 +131,7 @@ def pop(
         output,
         metadata=metadata,
         outcome=outcome,
-        error_type=None if error is None else type(error).__name__,
+        error=error,
         timestamp=timestamp,
     )
     target.step_out()
