@@ -38,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runtime::Runtime>()?;
     module.add_class::<scope::ScopeHandle>()?;
     module.add_function(wrap_pyfunction!(statics::setup, module)?)?;
+    module.add_function(wrap_pyfunction!(error::argument_error, module)?)?;
     module.add_function(wrap_pyfunction!(error::describe, module)?)?;
     module.add_function(wrap_pyfunction!(error::for_model, module)?)?;
     module.add_function(wrap_pyfunction!(scope::get_handle, module)?)?;

@@ -78,13 +78,8 @@ impl Descriptor {
 
     /// Checks the names of arguments, as a dispatch does: a missing or unexpected one is `InvalidArgument`.
     fn check(&self, py: Python<'_>, arguments: Py<PyAny>) -> PyResult<()> {
-        // The core checks whatever it calls directly; this tool does nothing else.
-        let nothing = callweir::ToolSpec::new(&*self.0.name, "").json(self.0.parameters.clone(), |_| async {
-            Ok(serde_json::Value::Null.into())
-        });
         let arguments = Object::payload(arguments, &Default::default());
-        let checked = callweir::block_on(nothing.execute_with(arguments, callweir::ToolContext::new()));
-        checked.map(drop).map_err(|error| to_py(py, &error))
+        self.0.check(&arguments).map_err(|error| to_py(py, &error))
     }
 
     fn __repr__(&self) -> String {

@@ -108,7 +108,7 @@ impl ScopeHandle {
         let by_error = error
             .as_ref()
             .filter(|error| error.is_control())
-            .map(|_| Outcome::Cancelled);
+            .map(Outcome::of);
         let options = CloseOptions {
             output: optional_json(output, &default)?,
             metadata: optional_json(metadata, &default)?,

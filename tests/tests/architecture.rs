@@ -191,32 +191,6 @@ fn bindings_depend_on_the_core_only() {
     }
 }
 
-/// A crate that has other features in the wheel than in the workspace's own build is compiled twice, and with it
-/// all that depends on it.
-#[test]
-fn wheel_and_task_runner_reuse_the_workspace_build() {
-    let build = |selection: &[&str], edges: &str| {
-        let arguments = [selection, &["-e", edges]].concat();
-        cargo_tree(&arguments, "{p} [{f}]")
-            .into_iter()
-            .collect::<BTreeSet<_>>()
-    };
-    let workspace = build(&["--workspace"], "normal,build,dev");
-    for name in binding_crates().iter().map(String::as_str).chain(["xtask"]) {
-        let alone = build(&["-p", name], "normal,build");
-        let twice: Vec<String> = alone
-            .difference(&workspace)
-            .map(|line| {
-                let same_crate = |other: &&String| other.split(" [").next() == line.split(" [").next();
-                let others: Vec<&str> = workspace.iter().filter(same_crate).map(String::as_str).collect();
-                format!("{line}, in the workspace {}", others.join(" and "))
-            })
-            .collect();
-        let rule = format!("built again for {name}, so give these the workspace's features in its manifest");
-        assert_none(&rule, &twice);
-    }
-}
-
 fn mask(source: &Source) -> Option<Masked> {
     if source.has_extension(&["rs"]) {
         Some(rust::mask(&source.text))

@@ -520,6 +520,7 @@ class Runtime:
 def setup(errors: dict[str, type[Any]], error_base: type[BaseException], support: ModuleType) -> None:
     """Hands over the package's Python part; called once by `callweir/__init__.py`."""
 
+def argument_error(path: str, message: str) -> Exception: ...
 def describe(kind: str, fields: dict[str, str]) -> str:
     """Returns the text of an error of Callweir's own, for exceptions that a program makes itself."""
 

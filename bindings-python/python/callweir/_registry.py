@@ -8,7 +8,6 @@ from typing import Any, overload
 from . import _native
 from ._native import Descriptor, ScopeHandle, ToolContext, default_runtime
 from ._schema import ArgumentError, Signature, describe, is_async
-from .errors import InvalidArgument
 
 
 class Tool:
@@ -55,7 +54,7 @@ class Tool:
         try:
             keywords = self._signature.bind(arguments, context or ToolContext())
         except ArgumentError as error:
-            raise InvalidArgument(error.path, message=error.message) from error
+            raise _native.argument_error(error.path, error.message) from error
         return self.function(**keywords)
 
     def _native_tool(self) -> _native.NativeTool:

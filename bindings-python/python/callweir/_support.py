@@ -180,8 +180,8 @@ def trio_guard() -> tuple[Callable[[], None], Callable[[], None]]:
 
 def is_trio_cancelled(error: BaseException) -> bool:
     """Says whether an exception is trio's cancellation."""
-    trio = sys.modules.get("trio")
-    return trio is not None and isinstance(error, trio.Cancelled)
+    # It is the only exception of trio's that is no `Exception`.
+    return type(error).__module__.startswith("trio") and not isinstance(error, Exception)
 
 
 class _Awaiting:

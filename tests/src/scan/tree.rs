@@ -56,7 +56,7 @@ impl Source {
         let in_folder = folders
             .iter()
             .any(|folder| alone.contains(folder) && (*folder != "python" || self.path.starts_with("tests/")));
-        in_folder || name == "tests.rs"
+        in_folder || name == "tests.rs" || name.starts_with("bench_")
     }
 }
 

@@ -125,7 +125,7 @@ fn uses_go_down_the_levels() {
         ),
         source(
             "core/src/chain/gate.rs",
-            "use crate::family::Family;\nuse crate::dispatch::Queue;\n",
+            "use crate::family::Family;\nuse crate::registry::Tool;\n",
         ),
         source(
             "core/src/runtime.rs",
@@ -135,7 +135,7 @@ fn uses_go_down_the_levels() {
     ]);
     let expected = [
         "core/src/value.rs:1: value uses Runtime of runtime",
-        "core/src/chain/gate.rs:2: chain uses dispatch of dispatch",
+        "core/src/chain/gate.rs:2: chain uses registry of registry",
         "core/src/odd.rs: odd has no place in LEVELS",
     ];
     assert_eq!(found, expected);
