@@ -139,7 +139,9 @@ pub(crate) fn for_model(error: &Bound<'_, PyAny>) -> String {
 /// Returns the error of an argument that a tool's signature refused.
 #[pyfunction]
 pub(crate) fn argument_error(py: Python<'_>, path: String, message: String) -> Py<PyAny> {
-    to_py(py, &Error::invalid_argument(path, message)).into_value(py).into_any()
+    to_py(py, &Error::invalid_argument(path, message))
+        .into_value(py)
+        .into_any()
 }
 
 /// Returns the text of an error of Callweir's own, for exceptions that a program makes itself.

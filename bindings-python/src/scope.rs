@@ -105,10 +105,7 @@ impl ScopeHandle {
         let default = Default::default();
         let error = error.map(crate::error::from_exception);
         // What ends a block without being a failure of it: a cancellation, or the end of the process.
-        let by_error = error
-            .as_ref()
-            .filter(|error| error.is_control())
-            .map(Outcome::of);
+        let by_error = error.as_ref().filter(|error| error.is_control()).map(Outcome::of);
         let options = CloseOptions {
             output: optional_json(output, &default)?,
             metadata: optional_json(metadata, &default)?,

@@ -307,7 +307,7 @@ impl Dispatcher {
         };
         let mut event =
             crate::event::Event::new(EventKind::Mark, crate::id::new(), None, "callweir.dropped".into());
-        event.data = serde_json::json!({ "events": count });
+        event.data = serde_json::json!({ "events": count }).into();
         let own = Map::from_iter([("callweir.mark".to_owned(), Value::from("dropped"))]);
         self.emit(snapshot, Draft::new(event).own(own));
     }

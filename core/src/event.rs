@@ -1,10 +1,13 @@
 //! Events: what observers see of scopes, calls and marks, in the ATOF 0.1 wire format.
 
+use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -145,8 +148,8 @@ pub struct Event {
     pub timestamp: SystemTime,
     /// The name of the call, scope or mark.
     pub name: Arc<str>,
-    /// The payload; null where there is none.
-    pub data: Value,
+    /// The payload; null where there is none. It is shared, never changed in place.
+    pub data: Arc<Value>,
     /// The schema of the payload, as the program gave it; null where it gave none.
     pub data_schema: Value,
     /// Free metadata, and Callweir's own under `callweir.`, `otel.status_code` and `error.type`; null for none.
@@ -167,7 +170,7 @@ impl Event {
             parent_uuid,
             timestamp: SystemTime::now(),
             name,
-            data: Value::Null,
+            data: null(),
             data_schema: Value::Null,
             metadata: Value::Null,
             category: None,
@@ -176,47 +179,52 @@ impl Event {
         }
     }
 
-    /// Returns the event in the wire format.
+    /// Returns the event in the wire format; numbers keep their text.
     pub fn to_json(&self) -> Value {
         let mut out = Map::new();
-        let mut put = |key: &str, value: Value| drop(out.insert(key.to_owned(), value));
+        let put = |key: &str, value: Cow<'_, Value>| -> Result<(), Infallible> {
+            out.insert(key.to_owned(), value.into_owned());
+            Ok(())
+        };
+        match self.each(put) {
+            Ok(()) => Value::Object(out),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Visits the parts of the wire format in order.
+    fn each<E>(&self, mut put: impl FnMut(&'static str, Cow<'_, Value>) -> Result<(), E>) -> Result<(), E> {
+        let text = |text: &str| Cow::Owned(Value::from(text));
         let mark = self.kind == EventKind::Mark;
-        put("kind", Value::from(if mark { "mark" } else { "scope" }));
-        put("atof_version", Value::from(ATOF_VERSION));
-        put("uuid", Value::from(self.uuid.to_string()));
-        put(
-            "parent_uuid",
-            self.parent_uuid
-                .map_or(Value::Null, |id| Value::from(id.to_string())),
-        );
-        put("timestamp", Value::from(self.timestamp_text()));
-        put("name", Value::from(&*self.name));
+        put("kind", text(if mark { "mark" } else { "scope" }))?;
+        put("atof_version", text(ATOF_VERSION))?;
+        put("uuid", text(&self.uuid.to_string()))?;
+        let parent = self.parent_uuid.map(|id| Value::from(id.to_string()));
+        put("parent_uuid", Cow::Owned(parent.unwrap_or(Value::Null)))?;
+        put("timestamp", text(&self.timestamp_text()))?;
+        put("name", text(&self.name))?;
         if !mark {
             put(
                 "scope_category",
-                Value::from(if self.kind == EventKind::Start {
+                text(if self.kind == EventKind::Start {
                     "start"
                 } else {
                     "end"
                 }),
-            );
-            put(
-                "category",
-                self.category
-                    .map_or(Value::Null, |category| Value::from(category.name())),
-            );
+            )?;
+            let category = self.category.map(|category| Value::from(category.name()));
+            put("category", Cow::Owned(category.unwrap_or(Value::Null)))?;
             put(
                 "attributes",
-                self.attributes.iter().map(|flag| Value::from(&**flag)).collect(),
-            );
+                Cow::Owned(self.attributes.iter().map(|flag| Value::from(&**flag)).collect()),
+            )?;
         }
-        put("data", self.data.clone());
-        put("data_schema", self.data_schema.clone());
+        put("data", Cow::Borrowed(&self.data))?;
+        put("data_schema", Cow::Borrowed(&self.data_schema))?;
         if !mark || !self.category_profile.is_null() {
-            put("category_profile", self.category_profile.clone());
+            put("category_profile", Cow::Borrowed(&self.category_profile))?;
         }
-        put("metadata", self.metadata.clone());
-        Value::Object(out)
+        put("metadata", Cow::Borrowed(&self.metadata))
     }
 
     /// Returns the time in RFC 3339, UTC, with microseconds.
@@ -227,7 +235,7 @@ impl Event {
     /// Returns the three fields that event sanitizers may change.
     pub(crate) fn fields(&self) -> Value {
         let mut fields = Map::new();
-        fields.insert("data".to_owned(), self.data.clone());
+        fields.insert("data".to_owned(), (*self.data).clone());
         fields.insert("category_profile".to_owned(), self.category_profile.clone());
         fields.insert("metadata".to_owned(), self.metadata.clone());
         Value::Object(fields)
@@ -241,7 +249,7 @@ impl Event {
             Map::new()
         };
         let mut take = |key: &str| fields.shift_remove(key).unwrap_or(Value::Null);
-        self.data = take("data");
+        self.data = take("data").into();
         self.category_profile = take("category_profile");
         self.metadata = match take("metadata") {
             Value::Object(free) => {
@@ -270,6 +278,21 @@ impl Event {
     pub fn meta(&self, key: &str) -> Option<&str> {
         self.metadata.get(key)?.as_str()
     }
+}
+
+/// The wire format, without a copy of what the event holds.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        self.each(|key, value| out.serialize_entry(key, &*value))?;
+        out.end()
+    }
+}
+
+/// Returns the shared null of events without a payload.
+pub(crate) fn null() -> Arc<Value> {
+    static NULL: OnceLock<Arc<Value>> = OnceLock::new();
+    NULL.get_or_init(|| Arc::new(Value::Null)).clone()
 }
 
 /// Says whether a metadata key is Callweir's own.

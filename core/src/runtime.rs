@@ -221,7 +221,7 @@ impl Runtime {
                 parent.map(Scope::uuid),
                 name.into(),
             );
-            event.data = mark.data.unwrap_or(Value::Null);
+            event.data = mark.data.unwrap_or(Value::Null).into();
             event.metadata = free_metadata(mark.metadata);
             event.data_schema = mark.data_schema.unwrap_or(Value::Null);
             event.timestamp = mark.timestamp.unwrap_or(event.timestamp);

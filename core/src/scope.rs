@@ -251,7 +251,7 @@ impl Scope {
         let snapshot = runtime.registrations().snapshot(scope.parent());
         if snapshot.is_observed() {
             let mut event = scope.event(EventKind::Start, options.timestamp);
-            event.data = options.input.unwrap_or(Value::Null);
+            event.data = options.input.unwrap_or(Value::Null).into();
             event.metadata = free_metadata(options.metadata);
             runtime
                 .dispatcher()

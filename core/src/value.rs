@@ -196,17 +196,21 @@ fn exceeds(value: &Value, depth: usize) -> bool {
 
 /// Estimates the memory that a JSON copy holds, in bytes.
 pub(crate) fn weight(value: &Value) -> usize {
+    // What an allocation takes beside what it holds, and an entry of a map beside key and value.
+    const ALLOCATED: usize = 16;
+    const ENTRY: usize = 64;
     let own = size_of::<Value>();
     match value {
         Value::Null | Value::Bool(_) => own,
-        Value::Number(number) => own + number.as_str().len(),
-        Value::String(text) => own + text.len(),
-        Value::Array(items) => own + items.iter().map(weight).sum::<usize>(),
+        Value::Number(number) => own + ALLOCATED + number.as_str().len(),
+        Value::String(text) => own + ALLOCATED + text.len(),
+        Value::Array(items) => own + ALLOCATED + items.iter().map(weight).sum::<usize>(),
         Value::Object(map) => {
-            own + map
-                .iter()
-                .map(|(key, item)| 48 + key.len() + weight(item))
-                .sum::<usize>()
+            own + 2 * ALLOCATED
+                + map
+                    .iter()
+                    .map(|(key, item)| ENTRY + ALLOCATED + key.len() + weight(item))
+                    .sum::<usize>()
         }
     }
 }

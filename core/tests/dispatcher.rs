@@ -97,7 +97,7 @@ fn c_61_over_the_byte_bound_payloads_are_dropped() {
         .unwrap();
         // Beyond the bound there is only what an event is beside its payload.
         let counts = runtime.counts();
-        assert!(counts.pending_bytes <= (64 << 10) + counts.pending * 768);
+        assert!(counts.pending_bytes <= (64 << 10) + counts.pending * 1024);
     }
     open.store(true, Ordering::Release);
     let events = flushed(&runtime, &log);

@@ -178,7 +178,7 @@ fn pay_5_observers_get_copies() {
             "a",
             observe(|event| {
                 let mut own = Event::clone(event);
-                own.data = json!("spoiled");
+                own.data = json!("spoiled").into();
             }),
             None,
         )

@@ -65,7 +65,7 @@ impl Guards<'_> {
                 parent,
                 self.scope.name().clone(),
             );
-            event.data = json!({ "rejected": true, "rejection_reason": reason });
+            event.data = json!({ "rejected": true, "rejection_reason": reason }).into();
             let mut own = call_uuid(self.scope);
             own.insert("callweir.mark".to_owned(), Value::from("rejection"));
             self.runtime
@@ -106,7 +106,7 @@ impl<'a> Evaluation<'a> {
         let (name, options) = (entry.name.clone(), ScopeOptions::default());
         let scope = Scope::build(runtime, name, ScopeType::Guardrail, Role::Call, parent, &options);
         let mut event = scope.event(EventKind::Start, None);
-        event.data = json!({ "kind": entry.stage().replace('.', "_"), "target_name": target });
+        event.data = json!({ "kind": entry.stage().replace('.', "_"), "target_name": target }).into();
         let draft = Draft::new(event).paired(&scope).own(call_uuid(guards.scope));
         guards.runtime.dispatcher().emit(guards.snapshot.clone(), draft);
         Self {
@@ -144,7 +144,7 @@ impl<'a> Evaluation<'a> {
         scope.abandon_inside();
         scope.end();
         let mut event = scope.event(EventKind::End, None);
-        event.data = data;
+        event.data = data.into();
         let own = own_metadata(outcome, error, call_uuid(self.guards.scope));
         let draft = Draft::new(event).paired(scope).own(own);
         self.guards

@@ -8,7 +8,7 @@ use super::{Dispatcher, Draft};
 use crate::event::EventKind;
 
 /// What a queued event holds beside its payload, estimated in bytes.
-pub(crate) const OVERHEAD: usize = 768;
+pub(crate) const OVERHEAD: usize = 1024;
 
 /// The bounds of the dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

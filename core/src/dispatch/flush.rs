@@ -186,6 +186,7 @@ impl Dispatcher {
     /// Sets the point that a flush waits for.
     pub(crate) fn flush_start(self: Arc<Self>) -> Result<Flush> {
         Self::check_outside()?;
+        let hurry = Hurry::new(self.clone());
         let (sender, passed) = oneshot::channel();
         let barrier = Arc::new(Barrier(Mutex::new(Some(sender))));
         if self.sanitizing.is_idle() {
@@ -196,7 +197,26 @@ impl Dispatcher {
         Ok(Flush {
             dispatcher: self,
             passed,
+            _hurry: hurry,
         })
+    }
+}
+
+/// Keeps the runners from napping while a flush waits.
+struct Hurry(Arc<Dispatcher>);
+
+impl Hurry {
+    fn new(dispatcher: Arc<Dispatcher>) -> Self {
+        dispatcher.core.hurry();
+        dispatcher.host_thread.hurry();
+        Self(dispatcher)
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.0.core.calm();
+        self.0.host_thread.calm();
     }
 }
 
@@ -204,6 +224,7 @@ impl Dispatcher {
 pub(crate) struct Flush {
     dispatcher: Arc<Dispatcher>,
     passed: oneshot::Receiver<()>,
+    _hurry: Hurry,
 }
 
 impl Flush {

@@ -67,9 +67,9 @@ impl PayloadCopy {
     /// Puts the copy into an event and notes in `own` why there is none.
     pub(super) fn settle(self, event: &mut Event, own: &mut Map<String, Value>) {
         match self {
-            Self::Json(value) => event.data = Arc::unwrap_or_clone(value),
+            Self::Json(value) => event.data = value,
             Self::Absent(why, path) => {
-                event.data = Value::Null;
+                event.data = crate::event::null();
                 own.insert("callweir.payload".to_owned(), Value::from(why.name()));
                 if let Some(path) = path {
                     own.insert("callweir.not_json_path".to_owned(), Value::from(path));
@@ -153,7 +153,7 @@ impl Draft {
         if self.payload.is_some() || !self.event.data.is_null() {
             self.payload = Some(PayloadCopy::Absent(Absent::Dropped, None));
         }
-        self.event.data = Value::Null;
+        self.event.data = crate::event::null();
         self.event.metadata = Value::Null;
         self.event.category_profile = Value::Null;
     }

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -42,14 +44,25 @@ pub(super) struct Runner {
     host: Arc<dyn DispatchHost>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
+    /// How many flushes wait: then nothing is left for the next nap to find.
+    hurried: AtomicUsize,
 }
+
+/// How long a thread that has just worked waits before it looks again by itself.
+///
+/// Waking a sleeping thread costs an emitter more than the event; so while there is traffic nobody wakes it, and what
+/// has gathered in a nap is done in one go.
+const NAP: Duration = Duration::from_millis(1);
+/// After so many naps without work the thread sleeps until it is woken.
+const NAPS: u32 = 32;
 
 struct Inbox {
     lanes: VecDeque<Arc<Lane>>,
     /// The thread of this generation serves; an older one ends when it comes back.
     generation: u64,
     running: bool,
-    busy: bool,
+    /// Whether somebody has to wake the thread.
+    asleep: bool,
     stopped: bool,
 }
 
@@ -59,7 +72,7 @@ impl Runner {
             lanes: VecDeque::new(),
             generation: 0,
             running: false,
-            busy: false,
+            asleep: false,
             stopped: false,
         };
         Arc::new(Self {
@@ -67,6 +80,7 @@ impl Runner {
             host,
             inbox: Mutex::new(inbox),
             changed: Condvar::new(),
+            hurried: AtomicUsize::new(0),
         })
     }
 
@@ -77,7 +91,7 @@ impl Runner {
         }
         inbox.lanes.push_back(lane);
         if inbox.running {
-            if !inbox.busy {
+            if inbox.asleep || self.hurried.load(Ordering::Acquire) > 0 {
                 self.changed.notify_one();
             }
         } else {
@@ -98,7 +112,7 @@ impl Runner {
     pub(super) fn replace(self: &Arc<Self>) {
         let mut inbox = self.inbox.lock();
         inbox.generation += 1;
-        inbox.busy = false;
+        inbox.asleep = false;
         self.start(&mut inbox);
     }
 
@@ -111,20 +125,25 @@ impl Runner {
         loop {
             {
                 let mut inbox = self.inbox.lock();
+                let mut naps = 0;
                 while inbox.generation == generation && inbox.lanes.is_empty() && !inbox.stopped {
-                    inbox.busy = false;
-                    self.changed.notify_all();
-                    self.changed.wait(&mut inbox);
+                    if naps < NAPS {
+                        naps += 1;
+                        self.changed.wait_for(&mut inbox, NAP);
+                    } else {
+                        inbox.asleep = true;
+                        self.changed.wait(&mut inbox);
+                        inbox.asleep = false;
+                    }
                 }
                 if inbox.generation != generation {
                     return;
                 }
                 if inbox.lanes.is_empty() {
-                    (inbox.running, inbox.busy) = (false, false);
+                    inbox.running = false;
                     self.changed.notify_all();
                     return;
                 }
-                inbox.busy = true;
             }
             self.host.batch(&mut || {
                 for _ in 0..16 {
@@ -133,6 +152,17 @@ impl Runner {
                 }
             });
         }
+    }
+
+    /// Makes the thread work on what comes as it comes, for a flush; undone by [`Runner::calm`].
+    pub(super) fn hurry(&self) {
+        self.hurried.fetch_add(1, Ordering::AcqRel);
+        drop(self.inbox.lock());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn calm(&self) {
+        self.hurried.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn take(&self, generation: u64) -> Option<Arc<Lane>> {

@@ -189,7 +189,8 @@ impl ToolRegistry {
                 scope.name().clone(),
             );
             event.data =
-                json!({ "refused": true, "reason": if permitted { "not_found" } else { "not_permitted" } });
+                json!({ "refused": true, "reason": if permitted { "not_found" } else { "not_permitted" } })
+                    .into();
             let own = Map::from_iter([("callweir.mark".to_owned(), Value::from("refused"))]);
             self.runtime()
                 .dispatcher()

@@ -111,7 +111,7 @@ impl Scope {
                 Outcome::Succeeded
             });
             let mut event = self.event(EventKind::End, options.timestamp);
-            event.data = options.output.unwrap_or(Value::Null);
+            event.data = options.output.unwrap_or(Value::Null).into();
             event.metadata = free_metadata(options.metadata);
             let own = own_metadata(outcome, options.error_type.map(Value::from), Map::new());
             runtime
