@@ -100,17 +100,10 @@ impl Invocation {
             }
         };
 
-        let open = open::OpenCall::start(&self, &runtime, &snapshot, &scope, &call);
-        let middleware = self
-            .registry
-            .as_ref()
-            .map(|part| part.middleware.clone())
-            .unwrap_or_default();
-        let chain = AroundChain::new(
-            snapshot.chain(Family::ToolExecution).clone(),
-            middleware,
-            self.work.clone(),
-        );
+        let open = open::OpenCall::start(&self, &snapshot, &scope, &call);
+        let intercepts = Some(snapshot.chain(Family::ToolExecution)).filter(|chain| !chain.is_empty());
+        let middleware = self.registry.as_ref().map(|part| part.middleware.clone());
+        let chain = AroundChain::new(intercepts.cloned(), middleware, self.work.clone());
         let mut current = CurrentGuard::enter(self.current.take(), &scope);
         let result = limits
             .apply(Some(&runtime), scope.within(run(&chain, call)))

@@ -3,6 +3,7 @@
 mod close;
 mod propagation;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -27,8 +28,26 @@ tokio::task_local! {
     static CURRENT: Scope;
 }
 
-/// Gives every scope its place in the order of opening.
-static ORDER: AtomicU64 = AtomicU64::new(0);
+/// The next block of numbers that a thread may give to its scopes.
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+/// How many numbers a block has.
+const BLOCK: u64 = 1 << 16;
+
+thread_local! {
+    static NUMBERS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns a number that no other scope has; a thread's own grow in the order of opening.
+///
+/// One counter for all threads would be a place where independent calls meet.
+fn next_order() -> u64 {
+    let mut number = NUMBERS.get();
+    if number.is_multiple_of(BLOCK) {
+        number = BLOCKS.fetch_add(1, Ordering::Relaxed) * BLOCK + 1;
+    }
+    NUMBERS.set(number + 1);
+    number
+}
 
 /// A unit of work: the parent of the calls, marks and scopes inside it.
 ///
@@ -50,7 +69,7 @@ pub(crate) struct ScopeInner {
     depth: u32,
     order: u64,
     state: AtomicU8,
-    attributes: Arc<[Arc<str>]>,
+    attributes: Option<Arc<[Arc<str>]>>,
     data_schema: Value,
     pub(crate) local: Local,
     children: Mutex<Children>,
@@ -117,11 +136,8 @@ impl Scope {
         options: &ScopeOptions,
     ) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.0.depth + 1);
-        let attributes = if options.attributes.is_empty() {
-            no_flags()
-        } else {
-            options.attributes.as_slice().into()
-        };
+        let flags = Some(&options.attributes).filter(|flags| !flags.is_empty());
+        let attributes = flags.map(|flags| flags.as_slice().into());
         Self(Arc::new(ScopeInner {
             runtime,
             uuid: OnceLock::new(),
@@ -131,7 +147,7 @@ impl Scope {
             parent,
             remote_parent: None,
             depth,
-            order: ORDER.fetch_add(1, Ordering::Relaxed),
+            order: next_order(),
             state: AtomicU8::new(0),
             attributes,
             data_schema: options.data_schema.clone().unwrap_or(Value::Null),
@@ -229,7 +245,9 @@ impl Scope {
     pub(crate) fn event(&self, kind: EventKind, timestamp: Option<SystemTime>) -> Event {
         let mut event = Event::new(kind, self.uuid(), self.parent_uuid(), self.0.name.clone());
         event.category = Some(self.0.category);
-        event.attributes = self.0.attributes.clone();
+        if let Some(attributes) = &self.0.attributes {
+            event.attributes = attributes.clone();
+        }
         event.data_schema = self.0.data_schema.clone();
         if let Some(timestamp) = timestamp {
             event.timestamp = timestamp;
@@ -259,11 +277,6 @@ impl Scope {
         }
         Ok(scope)
     }
-}
-
-fn no_flags() -> Arc<[Arc<str>]> {
-    static NONE: OnceLock<Arc<[Arc<str>]>> = OnceLock::new();
-    NONE.get_or_init(|| Arc::from([])).clone()
 }
 
 impl PartialEq for Scope {

@@ -12,13 +12,11 @@ use crate::error::{Error, Result};
 use crate::event::{CallEvent, Event, EventKind, Outcome, ToolCallCompleted, ToolCallStarted, free_metadata};
 use crate::family::Family;
 use crate::registrations::Snapshot;
-use crate::runtime::Runtime;
 use crate::scope::{Scope, own_metadata};
 use crate::value::Payload;
 
 /// A call that has started; dropping it unfinished ends it as cancelled.
 pub(super) struct OpenCall {
-    runtime: Runtime,
     scope: Scope,
     /// What was in force when the call entered; nothing if nobody observes it.
     heard: Option<Heard>,
@@ -43,7 +41,6 @@ impl OpenCall {
     /// Queues the start event.
     pub(super) fn start(
         asked: &Invocation,
-        runtime: &Runtime,
         snapshot: &Arc<Snapshot>,
         scope: &Scope,
         call: &ToolCall,
@@ -60,7 +57,6 @@ impl OpenCall {
             }),
         });
         let mut open = Self {
-            runtime: runtime.clone(),
             scope: scope.clone(),
             heard,
             ended: false,
@@ -73,7 +69,7 @@ impl OpenCall {
     }
 
     fn emit_start(&self, heard: &mut Heard, call: &ToolCall) {
-        let dispatcher = self.runtime.dispatcher();
+        let dispatcher = self.scope.runtime().dispatcher();
         if heard.snapshot.is_observed() {
             let mut event = self.scope.event(EventKind::Start, None);
             event.metadata = heard.metadata.clone();
@@ -129,7 +125,7 @@ impl OpenCall {
             }
             self.emit_completed(&heard, outcome, error_type, short);
         }
-        self.runtime.registrations().release(&self.scope);
+        self.scope.runtime().registrations().release(&self.scope);
     }
 
     fn emit_end(
@@ -142,7 +138,7 @@ impl OpenCall {
         let mut event: Event = self.scope.event(EventKind::End, None);
         event.metadata = heard.metadata.clone();
         event.category_profile = heard.profile.clone();
-        if let Some(error) = error.filter(|_| self.runtime.options().error_text) {
+        if let Some(error) = error.filter(|_| self.scope.runtime().options().error_text) {
             let mut free = event.metadata.as_object().cloned().unwrap_or_default();
             free.insert("error.message".to_owned(), Value::from(error.to_string()));
             event.metadata = Value::Object(free);
@@ -151,7 +147,10 @@ impl OpenCall {
         if let Some(value) = value {
             draft = draft.payload(Family::ToolSanitizeResponse, PayloadCopy::of(value));
         }
-        self.runtime.dispatcher().emit(heard.snapshot.clone(), draft);
+        self.scope
+            .runtime()
+            .dispatcher()
+            .emit(heard.snapshot.clone(), draft);
     }
 
     fn emit_completed(
@@ -162,7 +161,7 @@ impl OpenCall {
         short_circuited: bool,
     ) {
         let Some(typed) = &heard.typed else { return };
-        let dispatcher = self.runtime.dispatcher();
+        let dispatcher = self.scope.runtime().dispatcher();
         if !typed.queued {
             dispatcher.drop_call(&heard.snapshot);
             return;

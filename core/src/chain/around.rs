@@ -30,14 +30,19 @@ pub trait Work: Send + Sync + 'static {
 
 /// One call's around chain: intercepts, then a registry's middleware, then the work.
 pub(crate) struct AroundChain {
-    intercepts: Entries,
-    middleware: Entries,
+    /// Nothing where there are none: an empty list is shared by every call, and so is its count.
+    intercepts: Option<Entries>,
+    middleware: Option<Entries>,
     work: Arc<dyn Work>,
     attempts: AtomicU32,
 }
 
 impl AroundChain {
-    pub(crate) fn new(intercepts: Entries, middleware: Entries, work: Arc<dyn Work>) -> Arc<Self> {
+    pub(crate) fn new(
+        intercepts: Option<Entries>,
+        middleware: Option<Entries>,
+        work: Arc<dyn Work>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             intercepts,
             middleware,
@@ -52,9 +57,11 @@ impl AroundChain {
     }
 
     fn entry(&self, index: usize) -> Option<&Arc<super::Entry>> {
-        self.intercepts
-            .get(index)
-            .or_else(|| self.middleware.get(index - self.intercepts.len()))
+        let intercepts = self.intercepts.as_deref().unwrap_or_default();
+        match intercepts.get(index) {
+            Some(entry) => Some(entry),
+            None => self.middleware.as_deref()?.get(index - intercepts.len()),
+        }
     }
 
     /// Starts the chain at `index`.
@@ -126,14 +133,12 @@ impl Next {
                     return NextFuture::failed(reached);
                 }
                 let narrowed = call.context().narrowed_from(&place.limits);
+                let Some(limits) = narrowed else {
+                    return place.chain.start(place.index, call);
+                };
                 let runtime = call.runtime();
                 let future = place.chain.start(place.index, call);
-                match narrowed {
-                    Some(limits) => {
-                        NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await })
-                    }
-                    None => future,
-                }
+                NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await })
             }
             Rest::Chain(_) => NextFuture::failed(Error::new(
                 ErrorKind::Expired,
