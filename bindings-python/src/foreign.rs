@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::drive::{Leaf, awaitable, is_awaitable, is_plain_thread, name_text, needs_loop};
 use crate::error::{from_exception, from_py, note};
-use crate::host::context_object;
+use crate::host::captured;
 use crate::statics::statics;
 use crate::value::{Default, Object, attached, object_of, text};
 
@@ -76,14 +76,12 @@ impl Callback {
         arguments: &[Bound<'_, PyAny>],
         read: fn(&Self, Python<'_>, Bound<'_, PyAny>) -> Result<T>,
     ) -> Step<T> {
-        let context = context_object(py, origin);
-        let called = if context.is_none() {
-            PyTuple::new(py, arguments).and_then(|arguments| self.function.bind(py).call1(arguments))
-        } else {
-            // A copy, since a context cannot be entered twice and another subscriber may be inside it.
-            let all: Vec<_> = std::iter::once(self.function.bind(py)).chain(arguments).collect();
-            let run = context.call_method0(pyo3::intern!(py, "copy"));
-            run.and_then(|context| context.call_method1(pyo3::intern!(py, "run"), PyTuple::new(py, all)?))
+        let called = match captured(origin) {
+            None => PyTuple::new(py, arguments).and_then(|arguments| self.function.bind(py).call1(arguments)),
+            Some(captured) => captured.using(py, |context| {
+                let all: Vec<_> = std::iter::once(self.function.bind(py)).chain(arguments).collect();
+                context.call_method1(pyo3::intern!(py, "run"), PyTuple::new(py, all)?)
+            }),
         };
         self.take(py, called, origin, read)
     }

@@ -37,8 +37,27 @@ impl DispatchHost for Interpreter {
     }
 }
 
-/// A captured context.
-pub(crate) struct Captured(pub(crate) Py<PyAny>);
+/// A captured context, and whether a callback is inside it.
+pub(crate) struct Captured {
+    pub(crate) context: Py<PyAny>,
+    entered: AtomicBool,
+}
+
+impl Captured {
+    /// Runs `body` with the context to enter: itself, or a copy while another callback is inside.
+    pub(crate) fn using<'py, T>(
+        &self,
+        py: Python<'py>,
+        body: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        if self.entered.swap(true, Ordering::AcqRel) {
+            return body(&self.context.bind(py).call_method0(pyo3::intern!(py, "copy"))?);
+        }
+        let result = body(self.context.bind(py));
+        self.entered.store(false, Ordering::Release);
+        result
+    }
+}
 
 fn capture(py: Python<'_>) -> PyResult<Origin> {
     let known = statics(py)?;
@@ -51,7 +70,10 @@ fn capture(py: Python<'_>) -> PyResult<Origin> {
         .unwrap_or(0);
     let event_loop = current_loop(py)?.map(|found| found as Arc<dyn HostLoop>);
     Ok(Origin {
-        context: Some(Arc::new(Captured(context))),
+        context: Some(Arc::new(Captured {
+            context,
+            entered: AtomicBool::new(false),
+        })),
         event_loop,
         echo,
     })
@@ -191,6 +213,11 @@ pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, P
     }
 }
 
+/// Returns the captured context of an origin.
+pub(crate) fn captured(origin: &Origin) -> Option<&Captured> {
+    origin.context.as_ref()?.downcast_ref()
+}
+
 /// Returns the context of an origin, or None.
 pub(crate) fn context_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
     match origin
@@ -198,7 +225,7 @@ pub(crate) fn context_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py
         .as_ref()
         .and_then(|context| context.downcast_ref::<Captured>())
     {
-        Some(captured) => captured.0.bind(py).clone(),
+        Some(captured) => captured.context.bind(py).clone(),
         None => py.None().into_bound(py),
     }
 }

@@ -147,10 +147,10 @@ impl Walk<'_> {
                 Ok(copied) => copied,
                 Err(refused) => return Err(refused.below(Step::Key(key))),
             };
-            if map.contains_key(&key) {
-                return Err(Refused::new("two keys become the same text").below(Step::Key(key)));
-            }
             map.insert(key, copied);
+        }
+        if map.len() < dict.len() {
+            return Err(clash(dict));
         }
         Ok(Value::Object(map))
     }
@@ -170,6 +170,14 @@ impl Walk<'_> {
         }
         Err(Refused::new(format!("{} has no JSON form", type_name(value))))
     }
+}
+
+/// Names the first key of a dict whose text an earlier key has too.
+fn clash(dict: &Bound<'_, PyDict>) -> Refused {
+    let mut seen = std::collections::HashSet::new();
+    let texts = dict.iter().filter_map(|(key, _)| key_text(&key).ok());
+    let twice = texts.into_iter().find(|key| !seen.insert(key.clone()));
+    Refused::new("two keys become the same text").below(Step::Key(twice.unwrap_or_default()))
 }
 
 fn error_name(py: Python<'_>, error: &PyErr) -> String {
