@@ -94,7 +94,12 @@ thread_local! {
 
 /// Returns the loop that runs on this thread.
 pub(crate) fn current_loop(py: Python<'_>) -> PyResult<Option<Arc<EventLoop>>> {
-    let running = statics(py)?.running_loop.bind(py).call0()?;
+    let mut running = statics(py)?.running_loop.bind(py).call0()?;
+    let known = LAST.with_borrow(|last| last.clone().filter(|known| known.object.is(&running)));
+    if known.is_some() {
+        return Ok(known);
+    }
+    running = statics(py)?.support.bind(py).call_method0("home_loop")?;
     if running.is_none() {
         return Ok(None);
     }
@@ -207,7 +212,7 @@ pub(crate) fn loop_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, P
     {
         Some(event_loop) => event_loop.object.bind(py).clone(),
         None => {
-            let running = statics(py).and_then(|known| known.running_loop.bind(py).call0());
+            let running = statics(py).and_then(|known| known.support.bind(py).call_method0("home_loop"));
             running.unwrap_or_else(|_| py.None().into_bound(py))
         }
     }

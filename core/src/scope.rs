@@ -28,7 +28,9 @@ tokio::task_local! {
     static CURRENT: Scope;
 }
 
-/// The next block of numbers that a thread may give to its scopes.
+/// Counts the scopes that programs open, in the order of opening.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+/// The next block of numbers that a thread may give to its calls.
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 /// How many numbers a block has.
 const BLOCK: u64 = 1 << 16;
@@ -37,16 +39,20 @@ thread_local! {
     static NUMBERS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns a number that no other scope has; a thread's own grow in the order of opening.
+/// Returns a number that no other scope has; those of opened scopes grow in the order of opening.
 ///
-/// One counter for all threads would be a place where independent calls meet.
-fn next_order() -> u64 {
+/// Calls have no order among themselves, and one counter for all threads would be a place where independent calls
+/// meet.
+fn next_order(role: Role) -> u64 {
+    if role == Role::Opened {
+        return OPENED.fetch_add(1, Ordering::Relaxed) * 2;
+    }
     let mut number = NUMBERS.get();
     if number.is_multiple_of(BLOCK) {
         number = BLOCKS.fetch_add(1, Ordering::Relaxed) * BLOCK + 1;
     }
     NUMBERS.set(number + 1);
-    number
+    number * 2 + 1
 }
 
 /// A unit of work: the parent of the calls, marks and scopes inside it.
@@ -147,7 +153,7 @@ impl Scope {
             parent,
             remote_parent: None,
             depth,
-            order: next_order(),
+            order: next_order(role),
             state: AtomicU8::new(0),
             attributes,
             data_schema: options.data_schema.clone().unwrap_or(Value::Null),

@@ -102,6 +102,22 @@ def in_trio() -> bool:
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
+def home_loop() -> Any:
+    """Gives the loop of this thread to which queued callbacks may come back; a private one ends before they could."""
+    loop = _get_running_loop()
+    if loop is not None:
+        return None if id(loop) in _private else loop
+    if "trio" not in sys.modules:
+        return None
+    from . import _trio
+
+    return _trio.running()
+
+
+_private: set[int] = set()
+"""The private loops that run now."""
+
+
 def park() -> tuple[Any, Callable[[], None]]:
     """Gives an awaitable of the running loop's own kind, and what ends the wait for it from any thread."""
     loop = _get_running_loop()
@@ -218,7 +234,8 @@ class _Guard:
 
 def _keep(task: Any, closed: Callable[[], None]) -> None:
     loop = task.get_loop()
-    if loop not in _guarded:
+    # trio cancels what it runs before it ends, so there is nothing to notice.
+    if loop not in _guarded and hasattr(loop, "call_later"):
         _guarded.add(loop)
         loop.call_later(FOR_EVER, _Guard(loop))
     _tasks[task] = closed
@@ -293,7 +310,7 @@ def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable
     away = _Away(iterator, home, settle)
     if loop is not None and not loop.is_closed():
         try:
-            if _get_running_loop() is loop:
+            if home_loop() is loop:
                 away.start(loop)
             else:
                 loop.call_soon_threadsafe(away.start, loop)
@@ -308,11 +325,18 @@ def run_away(iterator: Any, loop: Any, context: Context | None, settle: Callable
 def _run_privately(iterator: Any, home: Context | None, settle: Callable[[Any, Any], None]) -> None:
     import asyncio
 
-    main = _settled(iterator, settle)
+    async def main() -> None:
+        key = id(asyncio.get_running_loop())
+        _private.add(key)
+        try:
+            await _settled(iterator, settle)
+        finally:
+            _private.discard(key)
+
     if home is None:
-        asyncio.run(main)
+        asyncio.run(main())
     else:
-        home.run(asyncio.run, main)
+        home.run(asyncio.run, main())
 
 
 @coroutine
@@ -350,8 +374,11 @@ def abandon(target: Any, awaited: Any, loop: Any) -> None:
     def start() -> None:
         _keep(loop.create_task(finish()), lambda: None)
 
+    if not hasattr(loop, "call_later"):
+        # What is suspended in one task of trio cannot go on in another; it can only be closed.
+        loop = None
     try:
-        if loop is not None and _get_running_loop() is loop:
+        if loop is not None and home_loop() is loop:
             start()
             return
         if loop is not None and loop.is_running():

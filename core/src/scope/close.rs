@@ -89,7 +89,7 @@ impl Scope {
             order.extend(scope.0.take_children());
             index += 1;
         }
-        order.sort_by_key(|scope| std::cmp::Reverse((scope.depth(), scope.order())));
+        order.sort_by_key(|scope| std::cmp::Reverse(scope.order()));
         for scope in order {
             scope.end_opened(CloseOptions {
                 outcome: Some(Outcome::Abandoned),
