@@ -26,6 +26,7 @@ __all__ = [
     "ToolContext",
     "__version__",
     "after_fork",
+    "argument_error",
     "at_exit",
     "current_call",
     "default_runtime",

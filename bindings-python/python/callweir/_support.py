@@ -232,6 +232,10 @@ class _Guard:
             _loop_closed(self.loop)
 
 
+def _forget(task: Any) -> None:
+    _tasks.pop(task, None)
+
+
 def _keep(task: Any, closed: Callable[[], None]) -> None:
     loop = task.get_loop()
     # trio cancels what it runs before it ends, so there is nothing to notice.
@@ -239,7 +243,7 @@ def _keep(task: Any, closed: Callable[[], None]) -> None:
         _guarded.add(loop)
         loop.call_later(FOR_EVER, _Guard(loop))
     _tasks[task] = closed
-    task.add_done_callback(lambda done: _tasks.pop(done, None))
+    task.add_done_callback(_forget)
 
 
 def _loop_closed(loop: Any) -> None:

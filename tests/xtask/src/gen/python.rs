@@ -117,7 +117,7 @@ fn error_class(text: &mut String, kind: ErrorKind) {
 }
 
 /// The types of callbacks, which only type checkers need.
-const GUARDRAIL_TYPES: &str = r#"
+const GUARDRAIL_TYPES: &str = r"
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     _Transform = Callable[[str, Any], Any]
     _EventTransform = Callable[[Event, dict[str, Any]], Any]
     _ModelCallback = Callable[..., Any]
-"#;
+";
 
 const INTERCEPT_TYPES: &str = r"
 if TYPE_CHECKING:
