@@ -48,7 +48,7 @@ class Runtime(_native.Runtime):
     """Registrations, scopes and the dispatcher that belong together. Two runtimes share nothing.
 
     `default` converts values that JSON has no form for. `queue_events` and `queue_bytes` bound the event queue
-    (65,536 and 64 MiB); `sanitizer_timeout` is the time in seconds that one sanitizer or subscriber may take for
+    (32,768 and 64 MiB); `sanitizer_timeout` is the time in seconds that one sanitizer or subscriber may take for
     one event (10); `credential_headers` are removed from observed requests beside the built-in ones;
     `error_text` puts the text of errors into end events.
     """
