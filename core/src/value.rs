@@ -1,6 +1,9 @@
 //! Payloads: JSON, or a value of the host language that nobody has had to convert yet.
 
 mod exact;
+mod finite;
+
+pub(crate) use finite::check_finite;
 
 use std::any::Any;
 use std::sync::Arc;

@@ -581,3 +581,18 @@ fn reg_8_reg_4_nested_registries_keep_their_middleware() {
     assert_eq!(names, ["outer"]);
     assert_eq!(pairs(&flushed(&runtime, &log)), 2);
 }
+
+#[test]
+fn pay_3_a_result_that_is_not_json_is_never_a_silent_null() {
+    let tools = ToolRegistry::new();
+    let ratio = ToolSpec::new("ratio", "").function(|_: NoArguments, _| async { Ok(vec![1.0, f64::NAN]) });
+    tools.register(ratio).unwrap();
+    let error = block_on(tools.dispatch("ratio", json!({}), ToolContext::new())).unwrap_err();
+    assert_eq!(
+        (error.code(), error.field("path")),
+        (Some("not_json"), Some("$[1]"))
+    );
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct NoArguments {}

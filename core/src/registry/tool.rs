@@ -12,7 +12,7 @@ use super::ToolRegistry;
 use crate::call::{Descriptor, ToolCall, ToolContext};
 use crate::chain::{BoxFuture, Step, Work};
 use crate::error::{Error, Result};
-use crate::value::{Payload, path_key};
+use crate::value::{Payload, check_finite, path_key};
 
 impl Descriptor {
     /// Checks that arguments are an object with the required names and no unexpected ones, as dispatching does.
@@ -85,9 +85,9 @@ impl ToolSpec {
             let arguments = call.arguments().parse::<I>();
             let running = arguments.map(|arguments| function(arguments, call.context().clone()));
             async move {
-                Ok(Payload::from(
-                    serde_json::to_value(running?.await?).map_err(not_json)?,
-                ))
+                let output = running?.await?;
+                check_finite(&output)?;
+                Ok(Payload::from(serde_json::to_value(output).map_err(not_json)?))
             }
         })
     }
