@@ -142,7 +142,10 @@ impl ToolContext {
     }
 
     fn __repr__(&self) -> String {
-        format!("ToolContext(caller_id={:?})", self.0.caller_id())
+        match self.0.caller_id() {
+            Some(id) => format!("ToolContext(caller_id={id:?})"),
+            None => "ToolContext()".to_owned(),
+        }
     }
 }
 

@@ -169,7 +169,7 @@ impl Drive {
         {
             guard.exit(py)?;
         }
-        stepped
+        stepped.map_err(|error| uncaught_stop(py, error))
     }
 
     fn go_on(&mut self, py: Python<'_>, resume: Resume) -> PyResult<Stepped> {
@@ -266,6 +266,33 @@ impl Drive {
             Stepped::Yield(value) => Ok(value),
             Stepped::Return(value) => Err(PyStopIteration::new_err((value,))),
         }
+    }
+}
+
+/// Keeps a callback's own `StopIteration` from ending the await as if it were a result (PEP 479).
+fn uncaught_stop(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyStopIteration>(py) {
+        return error;
+    }
+    let raised = PyRuntimeError::new_err("a callback raised StopIteration");
+    raised.set_cause(py, Some(error));
+    raised
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        // What ends with the call runs Python; the exception that may be on its way must not be lost over it.
+        let source = std::mem::replace(&mut self.source, Source::Done);
+        if matches!(source, Source::Done) {
+            return;
+        }
+        let _ = crate::attach::attach(move |py| {
+            let on_its_way = PyErr::take(py);
+            drop(source);
+            if let Some(error) = on_its_way {
+                error.restore(py);
+            }
+        });
     }
 }
 

@@ -125,7 +125,7 @@ impl Callback {
         Step::later(async move {
             let awaited = leaf.await;
             attached(|py| match awaited {
-                Ok(value) => read(&me, py, value.into_bound(py)),
+                Ok(value) => me.read_awaited(py, value.into_bound(py), read),
                 Err(error) => {
                     if error.kind().is_none() {
                         note(py, &crate::error::to_py(py, &error), me.stage, &me.name);
@@ -134,6 +134,23 @@ impl Callback {
                 }
             })
         })
+    }
+
+    /// Reads what an awaited callback gave; an awaitable there was forgotten, and would never run.
+    fn read_awaited<T>(
+        &self,
+        py: Python<'_>,
+        value: Bound<'_, PyAny>,
+        read: fn(&Self, Python<'_>, Bound<'_, PyAny>) -> Result<T>,
+    ) -> Result<T> {
+        let forgotten = value.is_instance_of::<crate::drive::Drive>()
+            || statics(py).is_ok_and(|known| value.get_type().is(known.coroutine.bind(py)));
+        if forgotten {
+            // Closed, so that Python does not warn about it as well.
+            let _ = value.call_method0("close");
+            return Err(self.wrong("returned an awaitable that it did not await"));
+        }
+        read(self, py, value)
     }
 
     fn payload(&self, value: Bound<'_, PyAny>) -> Payload {

@@ -192,7 +192,9 @@ def test_evt_10_an_event_cannot_feed_itself_for_ever(kind: str, seen: Seen) -> N
         scope.event("again")
 
     flushed(main)
-    assert subscribers.flush(10) == 0
+    # Each flush covers what was emitted before it: one for each answer to an answer.
+    for _ in range(8):
+        assert subscribers.flush(10) == 0
     assert 1 < len(asked) < 10_000 and len(seen) >= len(asked)
 
 

@@ -286,11 +286,17 @@ impl Dispatcher {
 
     /// Counts a failed callback and says so, without the failure's text, which may hold secrets.
     fn failed(&self, stage: &str, name: &str, error: &Error) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         let kind = error.type_name();
         let kind = kind.as_deref().unwrap_or("null");
         tracing::warn!(target: "callweir", stage, entry = name, error_type = kind, "a queued callback failed");
-        self.host.log(&format!("{stage} '{name}' failed: {kind}"));
+        // What fails for every event would fill the host's log, and a callback that ended with its loop did not fail;
+        // all are counted.
+        if failures.is_power_of_two() && !error.is_control() {
+            self.host.log(&format!(
+                "{stage} '{name}' failed: {kind} ({failures} failures so far)"
+            ));
+        }
     }
 
     /// Puts one mark on the queue that says how many events were dropped, when there is room again.
@@ -313,9 +319,16 @@ impl Dispatcher {
     }
 
     fn count_dropped(&self, snapshot: &Arc<Snapshot>) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.host
+                .log("the event queue is full: events are dropped and counted");
+        }
         self.unreported.fetch_add(1, Ordering::Relaxed);
         *self.last_dropped.lock() = Some(snapshot.clone());
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn counts(&self) -> DispatchCounts {

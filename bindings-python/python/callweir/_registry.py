@@ -100,6 +100,8 @@ def tool(
     """
     if callable(name):
         return Tool(name)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"a tool is a function, or @tool(name, ...) with a text, not {type(name).__name__}")
 
     def decorate(function: Callable[..., Any]) -> Tool:
         return Tool(

@@ -71,9 +71,7 @@ def log(message: str) -> None:
     """Writes a warning; it names types and never the text of an error."""
     import logging
 
-    # A callback that ended with its loop did not fail: a program that ends so must not be noisy.
-    ended = message.endswith((": CancelledError", ": cancelled"))
-    logging.getLogger("callweir").log(logging.DEBUG if ended else logging.WARNING, message)
+    logging.getLogger("callweir").warning(message)
 
 
 def read_verdict(value: Any) -> tuple[bool, str] | None:
@@ -122,6 +120,8 @@ def park() -> tuple[Any, Callable[[], None]]:
     """Gives an awaitable of the running loop's own kind, and what ends the wait for it from any thread."""
     loop = _get_running_loop()
     if loop is None:
+        if not in_trio():
+            raise RuntimeError("no event loop runs here to wait for the call; await it on one")
         return _park_trio()
     future = loop.create_future()
 

@@ -39,7 +39,8 @@ pub(crate) fn at_exit(py: Python<'_>, timeout: f64) {
     let timeout = Duration::try_from_secs_f64(timeout).unwrap_or(FAR);
     crate::drive::released(py, || {
         let until = Instant::now() + timeout;
-        callweir::Runtime::shutdown_all(timeout);
+        // The rest of the time is for callbacks that run already.
+        callweir::Runtime::shutdown_all(timeout.mul_f32(0.9));
         // A dying interpreter ends daemon threads where they stand, which aborts the process under our frames.
         while BLOCKED.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
@@ -47,7 +48,7 @@ pub(crate) fn at_exit(py: Python<'_>, timeout: f64) {
         crate::attach::close(
             until
                 .saturating_duration_since(Instant::now())
-                .max(Duration::from_millis(50)),
+                .max(Duration::from_millis(300)),
         );
     });
 }

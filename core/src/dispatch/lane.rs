@@ -219,7 +219,8 @@ impl Lane {
                 Turn::Done => true,
                 Turn::Leave => false,
             };
-            if !goes_on {
+            // After shutdown nothing more is delivered; the host may be about to end.
+            if !goes_on || dispatcher.is_stopped() {
                 return;
             }
             dispatcher.report_drops();

@@ -198,9 +198,20 @@ impl Work for ToolWork {
     fn run(&self, call: ToolCall) -> Step<Payload> {
         match self.0.parameters.check(call.arguments()) {
             Ok(()) => self.0.tool.run(call),
-            Err(error) => Step::Ready(Err(error)),
+            Err(error) => Step::Ready(Err(of_tool(&error, call.name()))),
         }
     }
+}
+
+/// Says of which tool an argument is.
+fn of_tool(error: &Error, tool: &str) -> Error {
+    let path = error.field("path").unwrap_or("$").to_owned();
+    let text = error.to_string();
+    let message = text
+        .strip_prefix(&format!("{path}: "))
+        .unwrap_or(&text)
+        .to_owned();
+    Error::invalid_argument(path, format!("{message} (tool '{tool}')"))
 }
 
 /// The names of a tool's parameters.
