@@ -272,6 +272,11 @@ class _Away:
         home = self.work[1] if self.work is not None else None
         task = loop.create_task(self.run(), context=home)
         _keep(task, self.loop_closed)
+        # A task that is cancelled before its first step has not begun; its end may outlive it in a traceback.
+        task.add_done_callback(self.ended)
+
+    def ended(self, task: Any) -> None:
+        self.__del__()
 
     async def run(self) -> None:
         work, self.work = self.work, None
