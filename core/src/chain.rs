@@ -97,8 +97,10 @@ pub trait Observe: Send + Sync + 'static {
     /// Takes one event; the failure is counted and logged, and reaches nobody else.
     fn observe(&self, event: &Arc<Event>, origin: &Origin) -> Step<()>;
 
-    /// Writes out what is buffered; called when a flush passes and when the queue runs empty.
-    fn flush(&self) {}
+    /// Writes out what is buffered; called when a flush passes and when the queue runs empty. A failure is counted.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Says where the callback has to run.
     fn home(&self) -> Home {

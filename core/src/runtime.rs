@@ -307,7 +307,7 @@ impl Runtime {
 
     /// Shuts down every runtime of the process, together within `timeout`; for a host's exit.
     pub fn shutdown_all(timeout: Duration) {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(Duration::from_secs(60 * 60 * 24));
         let all: Vec<_> = ALL.lock().iter().filter_map(Weak::upgrade).map(Self).collect();
         for runtime in all {
             // Nobody is left to hear of what was not delivered.

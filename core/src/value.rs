@@ -60,9 +60,16 @@ impl Payload {
 
     /// Deserialises the payload into a Rust type.
     ///
-    /// A mismatch is [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
+    /// A mismatch, and a number that no Rust number holds, is
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
         let json = self.to_json()?;
+        if let Some(path) = beyond(&json) {
+            return Err(Error::invalid_argument(
+                path,
+                "the number is beyond every Rust number",
+            ));
+        }
         T::deserialize(&*json).map_err(|error| Error::invalid_argument("$", error.to_string()))
     }
 
@@ -185,6 +192,34 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
         };
     }
     Some(path)
+}
+
+/// Returns the path of the first number that becomes infinite: serde would hand it over as such.
+fn beyond(value: &Value) -> Option<String> {
+    /// The steps to the number, innermost first; the path is only written when there is one.
+    fn steps(value: &Value) -> Option<Vec<String>> {
+        let below = |item: &Value, step: &dyn Fn() -> String| {
+            let mut path = steps(item)?;
+            path.push(step());
+            Some(path)
+        };
+        match value {
+            Value::Number(number) => {
+                let infinite = number.as_str().parse::<f64>().is_ok_and(f64::is_infinite);
+                infinite.then(Vec::new)
+            }
+            Value::Array(items) => {
+                let mut items = items.iter().enumerate();
+                items.find_map(|(index, item)| below(item, &|| path_index("", index)))
+            }
+            Value::Object(map) => map
+                .iter()
+                .find_map(|(key, item)| below(item, &|| path_key("", key))),
+            Value::Null | Value::Bool(_) | Value::String(_) => None,
+        }
+    }
+    let path = steps(value)?;
+    Some(path.iter().rev().fold("$".to_owned(), |path, step| path + step))
 }
 
 /// Says whether containers are nested more than `depth` deep; looks no deeper than that.

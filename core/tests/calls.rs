@@ -592,3 +592,26 @@ fn fam_9_runtimes_share_nothing() {
     assert_eq!(log_a.len(), 3);
     assert!(Runtime::default() == Runtime::default());
 }
+
+#[test]
+fn fam_5_what_was_not_awaited_in_time_has_expired() {
+    let (saved, ran) = (Arc::new(parking_lot::Mutex::new(None)), Count::default());
+    let runtime = Runtime::new(Options::default());
+    let keep = saved.clone();
+    let leak = Handler::around(move |call, next: Next| {
+        *keep.lock() = Some(next.run(call));
+        async { Ok(json!("early").into()) }
+    });
+    runtime
+        .register(
+            Family::ToolExecution,
+            "leak",
+            leak,
+            &callweir::RegisterOptions::default(),
+        )
+        .unwrap();
+    let result = block_on(echo("t", json!(1), &ran).execute(runtime)).unwrap();
+    assert_eq!(result.into_json().unwrap(), json!("early"));
+    let late = saved.lock().take().unwrap();
+    assert_eq!(block_on(late).unwrap_err().code(), Some("expired"));
+}

@@ -128,7 +128,7 @@ fn c_18_a_panic_on_the_publication_path_reaches_nobody() {
         fn observe(&self, _: &Arc<callweir::Event>, _: &callweir::foreign::Origin) -> callweir::Step<()> {
             panic!("observe")
         }
-        fn flush(&self) {
+        fn flush(&self) -> callweir::Result<()> {
             self.0.push("flush");
             panic!("flush")
         }

@@ -596,3 +596,19 @@ fn pay_3_a_result_that_is_not_json_is_never_a_silent_null() {
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct NoArguments {}
+
+#[test]
+fn pay_3_a_number_beyond_rust_is_an_argument_error() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Pay {
+        amounts: Vec<f64>,
+    }
+    let tools = ToolRegistry::new();
+    let pay = ToolSpec::new("pay", "").function(|pay: Pay, _| async move { Ok(pay.amounts.len()) });
+    tools.register(pay).unwrap();
+    let error = block_on(tools.dispatch("pay", r#"{"amounts":[1,1e999]}"#, ToolContext::new())).unwrap_err();
+    assert_eq!(
+        (error.code(), error.field("path")),
+        (Some("invalid_argument"), Some("$.amounts[1]"))
+    );
+}

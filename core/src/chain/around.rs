@@ -134,16 +134,13 @@ impl Next {
                 }
                 let narrowed = call.context().narrowed_from(&place.limits);
                 let Some(limits) = narrowed else {
-                    return place.chain.start(place.index, call);
+                    return place.chain.start(place.index, call).out_of(place);
                 };
                 let runtime = call.runtime();
                 let future = place.chain.start(place.index, call);
-                NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await })
+                NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await }).out_of(place)
             }
-            Rest::Chain(_) => NextFuture::failed(Error::new(
-                ErrorKind::Expired,
-                "`next` was called after the callback that it was given to had ended",
-            )),
+            Rest::Chain(_) => NextFuture::failed(expired()),
             Rest::Function(function) => NextFuture::new(catch(|| Ok(Step::Later(function(call)))), None),
         }
     }
@@ -154,6 +151,8 @@ impl Next {
 pub struct NextFuture {
     state: State,
     place: Option<Arc<Place>>,
+    /// The place whose `next` this came from, until the first poll.
+    from: Option<Arc<Place>>,
 }
 
 enum State {
@@ -168,7 +167,11 @@ impl NextFuture {
             Ok(Step::Later(future)) => State::Later(Guarded(Some(future))),
             Err(error) => State::Ready(Some(Err(error))),
         };
-        let future = Self { state, place };
+        let future = Self {
+            state,
+            place,
+            from: None,
+        };
         if let State::Ready(_) = future.state {
             future.close();
         }
@@ -179,6 +182,7 @@ impl NextFuture {
         Self {
             state: State::Ready(Some(Err(error))),
             place: None,
+            from: None,
         }
     }
 
@@ -186,7 +190,14 @@ impl NextFuture {
         Self {
             state: State::Later(Guarded(Some(Box::pin(future)))),
             place: None,
+            from: None,
         }
+    }
+
+    /// Says from which place's `next` this is.
+    fn out_of(mut self, place: &Arc<Place>) -> Self {
+        self.from = Some(place.clone());
+        self
     }
 
     /// Returns the result, or the rest that is still to be awaited.
@@ -210,6 +221,12 @@ impl Future for NextFuture {
     type Output = Result<Payload>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // What was not awaited while its callback ran has expired with it.
+        if let Some(from) = self.from.take()
+            && !from.open.load(Ordering::Acquire)
+        {
+            return Poll::Ready(Err(expired()));
+        }
         let polled = match &mut self.state {
             State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
             State::Later(future) => Pin::new(future).poll(cx),
@@ -225,4 +242,9 @@ impl Drop for NextFuture {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+fn expired() -> Error {
+    let text = "`next` was used after the callback that it was given to had ended";
+    Error::new(ErrorKind::Expired, text)
 }

@@ -277,8 +277,10 @@ impl Lane {
     }
 
     fn write_out(&self) {
-        if let Some(subscriber) = self.subscriber() {
-            subscriber.flush();
+        if let (Some(subscriber), Some(dispatcher)) = (self.subscriber(), self.dispatcher.upgrade())
+            && let Err(error) = subscriber.flush()
+        {
+            dispatcher.failed("subscriber", subscriber.name(), &error);
         }
     }
 

@@ -9,6 +9,7 @@ use super::lane::Lane;
 use super::queue::{Delivered, Delivery};
 use super::{Dispatcher, Origin};
 use crate::chain::{Home, Level, Observe, Step, catch};
+use crate::error::Result;
 use crate::event::CallEvent;
 
 /// Receives typed records of registry calls.
@@ -108,13 +109,10 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn flush(&self) {
-        if let Target::Events(target) = &self.target {
-            // A panic there concerns this subscriber alone; what it could not write is its own to count.
-            let _ = catch(|| {
-                target.flush();
-                Ok(())
-            });
+    pub(super) fn flush(&self) -> Result<()> {
+        match &self.target {
+            Target::Events(target) => catch(|| target.flush()),
+            Target::Calls(_) => Ok(()),
         }
     }
 }

@@ -49,8 +49,7 @@ impl Observe for JsonLines {
         Step::Ready(self.write(event).map_err(Error::from))
     }
 
-    fn flush(&self) {
-        // What cannot be written now is tried again with the next event, whose failure is counted.
-        let _ = self.file.lock().flush();
+    fn flush(&self) -> Result<()> {
+        self.file.lock().flush().map_err(Error::from)
     }
 }
