@@ -225,11 +225,7 @@ pub(crate) fn captured(origin: &Origin) -> Option<&Captured> {
 
 /// Returns the context of an origin, or None.
 pub(crate) fn context_object<'py>(py: Python<'py>, origin: &Origin) -> Bound<'py, PyAny> {
-    match origin
-        .context
-        .as_ref()
-        .and_then(|context| context.downcast_ref::<Captured>())
-    {
+    match captured(origin) {
         Some(captured) => captured.context.bind(py).clone(),
         None => py.None().into_bound(py),
     }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use crate::call::{ScopeVariable, ToolContext};
-use crate::drive::{Drive, Output};
+use crate::drive::{Drive, Driven, Output};
 use crate::error::{from_py, to_py};
 use crate::foreign::{PyMiddleware, PyTool};
 use crate::runtime::{Runtime, lines};
@@ -158,7 +158,6 @@ impl NativeRegistry {
 
     fn request(
         &self,
-        py: Python<'_>,
         name: &str,
         arguments: &Bound<'_, PyAny>,
         context: Option<&ToolContext>,
@@ -174,11 +173,29 @@ impl NativeRegistry {
         request.metadata = optional_json(extra.metadata, &self.default)?;
         request.tool_call_id = extra.tool_call_id.map(Into::into);
         request.current = Some(ScopeVariable::boxed());
-        let _ = py;
         Ok(request)
+    }
+
+    /// Makes the awaitable of a call, which finds the scope around it when it is first awaited.
+    fn drive(
+        &self,
+        name: &str,
+        arguments: &Bound<'_, PyAny>,
+        context: Option<&ToolContext>,
+        extra: &Extra<'_, '_>,
+        make: fn(callweir::ToolRegistry, DispatchRequest) -> Driven,
+    ) -> PyResult<Drive> {
+        let mut request = self.request(name, arguments, context, extra)?;
+        let (registry, context) = (self.registry.clone(), request.context.clone());
+        let drive = Drive::start(move |py| {
+            request.parent = current(py)?;
+            Ok(make(registry, request))
+        });
+        Ok(drive.under(&context))
     }
 }
 
+/// What a dispatch may be given beside the call itself.
 struct Extra<'a, 'py> {
     metadata: Option<&'a Bound<'py, PyAny>>,
     tool_call_id: Option<&'a str>,
@@ -296,65 +313,41 @@ impl NativeRegistry {
     #[pyo3(signature = (name, arguments, context=None, *, metadata=None, tool_call_id=None))]
     fn dispatch(
         &self,
-        py: Python<'_>,
         name: &str,
         arguments: &Bound<'_, PyAny>,
         context: Option<&ToolContext>,
         metadata: Option<&Bound<'_, PyAny>>,
         tool_call_id: Option<&str>,
     ) -> PyResult<Drive> {
-        let mut request = self.request(
-            py,
-            name,
-            arguments,
-            context,
-            &Extra {
-                metadata,
-                tool_call_id,
-            },
-        )?;
-        let registry = self.registry.clone();
-        let context = request.context.clone();
-        let drive = Drive::start(move |py| {
-            request.parent = current(py)?;
-            Ok(Box::pin(async move {
-                registry.dispatch_request(request).await.map(Output::Payload)
-            }))
-        });
-        Ok(drive.under(&context))
+        let extra = Extra {
+            metadata,
+            tool_call_id,
+        };
+        self.drive(name, arguments, context, &extra, |registry, request| {
+            Box::pin(async move { registry.dispatch_request(request).await.map(Output::Payload) })
+        })
     }
 
     /// Makes a call; the awaitable gives the text `{"result": ...}`.
     #[pyo3(signature = (name, arguments, context=None, *, metadata=None, tool_call_id=None))]
     fn dispatch_json(
         &self,
-        py: Python<'_>,
         name: &str,
         arguments: &Bound<'_, PyAny>,
         context: Option<&ToolContext>,
         metadata: Option<&Bound<'_, PyAny>>,
         tool_call_id: Option<&str>,
     ) -> PyResult<Drive> {
-        let mut request = self.request(
-            py,
-            name,
-            arguments,
-            context,
-            &Extra {
-                metadata,
-                tool_call_id,
-            },
-        )?;
-        let registry = self.registry.clone();
-        let context = request.context.clone();
-        let drive = Drive::start(move |py| {
-            request.parent = current(py)?;
-            Ok(Box::pin(async move {
+        let extra = Extra {
+            metadata,
+            tool_call_id,
+        };
+        self.drive(name, arguments, context, &extra, |registry, request| {
+            Box::pin(async move {
                 callweir::foreign::dispatch_text(registry, request)
                     .await
                     .map(Output::Text)
-            }))
-        });
-        Ok(drive.under(&context))
+            })
+        })
     }
 }

@@ -78,7 +78,7 @@ impl Runtime {
         self.default.clone()
     }
 
-    fn invocation(&self, py: Python<'_>, call: Executed<'_, '_>) -> PyResult<Invocation> {
+    fn invocation(&self, call: Executed<'_, '_>) -> PyResult<Invocation> {
         if !call.function.is_callable() {
             return Err(PyTypeError::new_err("func must be callable"));
         }
@@ -98,7 +98,6 @@ impl Runtime {
         if let Some(token) = call.cancellation {
             made.context = made.context.with_cancellation(token.0);
         }
-        let _ = py;
         Ok(made)
     }
 
@@ -306,7 +305,6 @@ impl Runtime {
     )]
     fn execute(
         &self,
-        py: Python<'_>,
         name: &str,
         args: Bound<'_, PyAny>,
         func: Bound<'_, PyAny>,
@@ -322,7 +320,7 @@ impl Runtime {
             tool_call_id,
             cancellation,
         };
-        let call = self.invocation(py, asked)?;
+        let call = self.invocation(asked)?;
         let context = call.context.clone();
         Ok(Drive::new(Source::Call(Box::new((call, self.core.clone())))).under(&context))
     }

@@ -22,7 +22,6 @@ use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::Payload;
 
 pub use manual::{EndOptions, ManualCall, ManualOptions};
-pub(crate) use phase::Phase;
 pub use phase::{conditional_execution, request_intercepts};
 pub use tool::{Descriptor, ToolCall, ToolContext};
 

@@ -169,11 +169,7 @@ impl Dispatcher {
         if !snapshot.is_observed() || self.stopped.load(Ordering::Relaxed) {
             return;
         }
-        let origin = if snapshot.host_queued {
-            self.host.capture()
-        } else {
-            Origin::default()
-        };
+        let origin = self.origin(&snapshot);
         draft.behind.echo = draft.behind.echo.max(origin.echo);
         if draft.behind.echo > MAX_ECHO {
             // Observers that answer every event with an event would feed themselves for ever.
@@ -213,11 +209,7 @@ impl Dispatcher {
         if self.stopped.load(Ordering::Relaxed) {
             return false;
         }
-        let origin = if snapshot.host_queued {
-            self.host.capture()
-        } else {
-            Origin::default()
-        };
+        let origin = self.origin(snapshot);
         let mut behind = lane::Behind::now();
         behind.echo = behind.echo.max(origin.echo);
         if behind.echo > MAX_ECHO && !owed {
@@ -240,6 +232,15 @@ impl Dispatcher {
     /// Counts a typed record whose start was dropped.
     pub(crate) fn drop_call(&self, snapshot: &Arc<Snapshot>) {
         self.count_dropped(snapshot);
+    }
+
+    /// Captures where an event is emitted, if a host callback will ask.
+    fn origin(&self, snapshot: &Snapshot) -> Origin {
+        if snapshot.host_queued {
+            self.host.capture()
+        } else {
+            Origin::default()
+        }
     }
 
     /// Gives a finished event to the lanes of its subscribers.

@@ -331,12 +331,11 @@ struct Settle(Mutex<Option<oneshot::Sender<Result<Py<PyAny>>>>>);
 #[pymethods]
 impl Settle {
     #[pyo3(signature = (value, error))]
-    fn __call__(&self, py: Python<'_>, value: Py<PyAny>, error: Option<Bound<'_, PyAny>>) {
+    fn __call__(&self, value: Py<PyAny>, error: Option<Bound<'_, PyAny>>) {
         let result = match error {
             Some(error) => Err(crate::error::from_exception(&error)),
             None => Ok(value),
         };
-        let _ = py;
         if let Some(sender) = self.0.lock().take() {
             // Whoever waited may have given up.
             let _ = sender.send(result);

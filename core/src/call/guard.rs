@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Phase, ToolCall};
+use super::ToolCall;
 use crate::chain::{Entries, Entry, Verdict, gate};
 use crate::dispatch::Draft;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{CallEvent, Event, EventKind, Outcome, ScopeType, ToolCallCompleted};
 use crate::registrations::Snapshot;
 use crate::runtime::Runtime;
@@ -74,8 +74,7 @@ impl Guards<'_> {
         }
         if self.typed && !self.snapshot.call_subscribers.is_empty() {
             let caller_id = call.context().caller_id().cloned();
-            let completed =
-                ToolCallCompleted::refused(self.scope, caller_id, Phase::Guardrails.refusal_type());
+            let completed = ToolCallCompleted::refused(self.scope, caller_id, ErrorKind::CallRejected.code());
             self.runtime
                 .dispatcher()
                 .emit_call(self.snapshot, CallEvent::Completed(completed), false);

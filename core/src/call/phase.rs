@@ -5,31 +5,16 @@ use std::sync::Arc;
 use super::guard::Guards;
 use super::{ToolCall, ToolContext};
 use crate::chain::transform;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::event::ScopeType;
 use crate::family::Family;
 use crate::runtime::Runtime;
 use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::Payload;
 
-/// A phase of a call that may refuse it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The guardrails.
-    Guardrails,
-}
-
-impl Phase {
-    pub(super) fn refusal_type(self) -> &'static str {
-        match self {
-            Self::Guardrails => ErrorKind::CallRejected.code(),
-        }
-    }
-}
-
 /// Runs the guardrails of a tool call, with their scope pairs and nothing else.
 ///
-/// The first rejection is [`CallRejected`](ErrorKind::CallRejected), as in a managed call.
+/// The first rejection is [`CallRejected`](crate::ErrorKind::CallRejected), as in a managed call.
 pub async fn conditional_execution(
     runtime: Runtime,
     parent: Option<Scope>,

@@ -122,6 +122,12 @@ impl Runnable {
 }
 
 impl State {
+    /// Returns where what comes next has to run; nothing if there is nothing.
+    fn next_place(&self) -> Option<Place> {
+        let under_way = self.op.as_ref().map(|op| op.place.clone());
+        under_way.or_else(|| self.queue.front().map(Item::place))
+    }
+
     /// Notes what is under way, for the watch.
     fn note(&mut self, item: &Item, here: &Place) {
         let what = match item {
@@ -228,11 +234,7 @@ impl Lane {
         let next = {
             let mut state = self.state.lock();
             state.phase = Phase::Scheduled;
-            state
-                .op
-                .as_ref()
-                .map(|op| op.place.clone())
-                .or_else(|| state.queue.front().map(Item::place))
+            state.next_place()
         };
         self.schedule_at(Some(next.unwrap_or(Place::Any)));
     }
@@ -241,8 +243,7 @@ impl Lane {
     fn turn(self: &Arc<Self>, here: &Place, dispatcher: &Arc<Dispatcher>) -> Turn {
         let item = {
             let mut state = self.state.lock();
-            let front = state.op.as_ref().map(|op| op.place.clone());
-            let Some(place) = front.or_else(|| state.queue.front().map(Item::place)) else {
+            let Some(place) = state.next_place() else {
                 if std::mem::take(&mut state.unwritten) {
                     // Not idle before it is written out: a flush would not wait for an idle lane.
                     drop(state);
@@ -415,11 +416,7 @@ impl Lane {
         let state = self.state.lock();
         let waiting = state.phase == Phase::Waiting;
         if state.phase == Phase::Scheduled {
-            let place = state
-                .op
-                .as_ref()
-                .map(|op| op.place.clone())
-                .or_else(|| state.queue.front().map(Item::place))?;
+            let place = state.next_place()?;
             let (since, epoch) = (Instant::now(), state.epoch);
             return Some(Busy {
                 since,
