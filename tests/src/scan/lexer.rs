@@ -1,4 +1,4 @@
-//! The part that both languages' scanners share: walking over text while blanking what is not code.
+//! The part that all languages' scanners share: walking over text while blanking what is not code.
 
 /// Source text with its strings and comments taken out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,12 @@ pub(super) struct Cursor {
     at: usize,
     line: usize,
     masked: Masked,
+}
+
+/// A string that was begun and not ended yet.
+pub(super) struct OpenLiteral {
+    index: usize,
+    start: usize,
 }
 
 impl Cursor {
@@ -81,22 +87,41 @@ impl Cursor {
         }
     }
 
+    /// The masked text up to here.
+    pub(super) fn code(&self) -> &str {
+        &self.masked.code
+    }
+
     /// Takes a string whose opening quotes are next, up to and with `close`.
     pub(super) fn string(&mut self, open: usize, close: &str, escapes: bool) {
         self.keep(open);
-        let (line, start) = (self.line, self.at);
+        let literal = self.begin_literal();
         while !self.done() && !self.starts_with(close) {
             let step = if escapes && self.peek(0) == '\\' { 2 } else { 1 };
             self.blank(step);
         }
-        let text = self
-            .characters
-            .get(start..self.at)
-            .unwrap_or_default()
-            .iter()
-            .collect();
-        self.masked.literals.push(Literal { line, text });
+        self.end_literal(&literal);
         self.keep(close.chars().count());
+    }
+
+    /// Begins a string's inside here; strings inside it come after it in the order of literals.
+    pub(super) fn begin_literal(&mut self) -> OpenLiteral {
+        self.masked.literals.push(Literal {
+            line: self.line,
+            text: String::new(),
+        });
+        OpenLiteral {
+            index: self.masked.literals.len() - 1,
+            start: self.at,
+        }
+    }
+
+    /// Ends a string's inside before this character.
+    pub(super) fn end_literal(&mut self, open: &OpenLiteral) {
+        let text = self.characters.get(open.start..self.at).unwrap_or_default();
+        if let Some(literal) = self.masked.literals.get_mut(open.index) {
+            literal.text = text.iter().collect();
+        }
     }
 
     fn advance(&mut self, count: usize, keep: bool) {

@@ -188,6 +188,29 @@ pub fn crate_paths(code: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The lints that masked text allows or expects, each with its line and without its tool: `panic` for
+/// `#[allow(clippy::panic)]`.
+pub fn allowances(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for mark in ["allow(", "expect("] {
+        for (at, _) in code.match_indices(mark) {
+            let before = code.get(..at).unwrap_or_default();
+            // In an attribute, a bracket or the comma of `cfg_attr` stands before it.
+            if !before.trim_end().ends_with(['[', ',']) {
+                continue;
+            }
+            let line = before.matches('\n').count() + 1;
+            let list = code.get(at + mark.len()..).unwrap_or_default();
+            let list = list.split(')').next().unwrap_or_default();
+            let lints = list
+                .split(',')
+                .filter_map(|lint| words_of(lint.rsplit(':').next()?).next());
+            found.extend(lints.map(|lint| (line, lint.to_owned())));
+        }
+    }
+    found
+}
+
 /// The first segment of a path, or of each path in a group.
 fn first_names(path: &str) -> Vec<String> {
     let Some(group) = path.strip_prefix('{') else {
@@ -281,6 +304,14 @@ let b = '{'; let c = '\''; let d: &'static str = r#"}"}"#; /* { /* { */ */ let e
         assert_eq!(names, ["a", "c", "e"]);
         assert_eq!(kept.lines().count(), code.lines().count());
         assert!(!kept.contains("mod d"));
+    }
+
+    #[test]
+    fn allowances_are_found_in_attributes() {
+        let code = "#[allow(\n    clippy::panic,\n    dead_code,\n    reason = \"\"\n)]\nfn a() { b.expect(c, panic); }\n#![cfg_attr(d, expect(clippy::unwrap_used))]\n";
+        let found = allowances(code);
+        let expected = [(1, "panic"), (1, "dead_code"), (1, "reason"), (7, "unwrap_used")];
+        assert_eq!(found, expected.map(|(line, name)| (line, name.to_owned())));
     }
 
     #[test]

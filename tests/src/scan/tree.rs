@@ -5,10 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the tools of a developer leave behind; git ignores these too.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 10] = [
     ".git",
     "target",
     "node_modules",
+    "dist",
     "__pycache__",
     ".pytest_cache",
     ".mypy_cache",
@@ -16,6 +17,9 @@ const IGNORED: [&str; 9] = [
     ".ruff_cache",
     ".venv",
 ];
+
+/// Where the doors' scenario drivers are.
+const DRIVERS: [&str; 2] = ["tests/python/", "tests/node/"];
 
 /// A file of the repository that holds text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +56,11 @@ impl Source {
         };
         let mut folders: Vec<&str> = inside.split('/').collect();
         let name = folders.pop().unwrap_or_default();
-        let alone = ["tests", "benches", "bench", "test", "python"];
         let in_folder = folders
             .iter()
-            .any(|folder| alone.contains(folder) && (*folder != "python" || self.path.starts_with("tests/")));
-        in_folder || name == "tests.rs" || name.starts_with("bench_")
+            .any(|folder| ["tests", "benches", "bench", "test"].contains(folder));
+        let of_a_driver = DRIVERS.iter().any(|folder| self.path.starts_with(folder));
+        in_folder || of_a_driver || name == "tests.rs" || name.starts_with("bench_")
     }
 }
 
@@ -126,7 +130,11 @@ mod tests {
             "core/tests/a.rs",
             "tests/tests/a.rs",
             "tests/bench/a.py",
+            "tests/bench/a.mjs",
             "tests/python/a.py",
+            "tests/node/driver/a.mjs",
+            "bindings-node/tests/a.test.mjs",
+            "bindings-node/tests/types/a.ts",
             "core/src/a/tests.rs",
         ] {
             assert!(source(path, "").is_test(), "{path}");
@@ -135,7 +143,10 @@ mod tests {
             "core/src/a.rs",
             "tests/src/scan.rs",
             "tests/xtask/src/main.rs",
+            "tests/demo/a.mjs",
             "bindings-python/python/callweir/a.py",
+            "bindings-node/ts/a.ts",
+            "bindings-node/src/a.rs",
         ] {
             assert!(!source(path, "").is_test(), "{path}");
         }
