@@ -13,17 +13,21 @@ use std::process::Command;
 
 use callweir::{ErrorKind, Family};
 use callweir_tests::scan::tree::{Source, root, sources, top_level};
-use callweir_tests::scan::{Masked, python, rust, words};
+use callweir_tests::scan::{Language, rust, words};
 
 /// Languages of the doors; the core must not know one.
 const BINDING_LIBRARIES: [&str; 4] = ["pyo3", "napi", "uniffi", "cbindgen"];
+/// How the folders of the doors begin.
+const DOOR: &str = "bindings-";
+/// What no door may allow again outside its tests: one that panics can take its host's process down.
+const FORBIDDEN_ALLOWANCES: [&str; 4] = ["unwrap_used", "expect_used", "panic", "indexing_slicing"];
 /// Crates that the core may pull with its default features, itself included.
 const CORE_CRATES: usize = 60;
 const FILE_LINES: usize = 600;
 const TEST_FILE_LINES: usize = 800;
 const FUNCTION_LINES: usize = 60;
-const CODE: [&str; 12] = [
-    "rs", "py", "pyi", "ts", "js", "mjs", "cjs", "go", "c", "h", "kt", "swift",
+const CODE: [&str; 14] = [
+    "rs", "py", "pyi", "ts", "mts", "cts", "js", "mjs", "cjs", "go", "c", "h", "kt", "swift",
 ];
 
 const TOP_LEVEL: [&str; 15] = [
@@ -115,11 +119,15 @@ fn name_of(crate_line: &str) -> &str {
     crate_line.split(' ').next().unwrap_or_default()
 }
 
+/// The manifests of crates in folders at the top: the core's and those of the doors.
+fn manifests(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    sources
+        .iter()
+        .filter(|source| source.path.split('/').skip(1).eq(["Cargo.toml"]))
+}
+
 /// The names of the crates `bindings-*`, from their manifests.
-fn binding_crates() -> Vec<String> {
-    let is_manifest = |source: &&Source| {
-        source.path.starts_with("bindings-") && source.path.split('/').skip(1).eq(["Cargo.toml"])
-    };
+fn binding_crates(sources: &[Source]) -> Vec<String> {
     let name = |source: &Source| {
         let line = source
             .text
@@ -128,7 +136,10 @@ fn binding_crates() -> Vec<String> {
             .unwrap_or_default();
         line.split('"').nth(1).unwrap_or_default().to_owned()
     };
-    all().iter().filter(is_manifest).map(name).collect()
+    manifests(sources)
+        .filter(|source| source.path.starts_with(DOOR))
+        .map(name)
+        .collect()
 }
 
 fn foreign_to_core(crates: &[String]) -> Vec<String> {
@@ -175,8 +186,11 @@ fn core_knows_no_binding_and_stays_small() {
 
 #[test]
 fn bindings_depend_on_the_core_only() {
-    let bindings = binding_crates();
-    assert!(!bindings.is_empty(), "no binding found");
+    let bindings = binding_crates(&all());
+    // No door escapes by keeping its crate elsewhere.
+    let top = top_level(&root()).unwrap();
+    let doors = top.iter().filter(|name| name.starts_with(DOOR)).count();
+    assert_eq!(bindings.len(), doors, "one crate for each door: {bindings:?}");
     for binding in bindings {
         let direct = cargo_tree(&["-p", &binding, "-e", "normal,build", "--depth", "1"], "{p}");
         // A crate of the workspace is the only kind whose line ends with a path.
@@ -191,23 +205,16 @@ fn bindings_depend_on_the_core_only() {
     }
 }
 
-fn mask(source: &Source) -> Option<Masked> {
-    if source.has_extension(&["rs"]) {
-        Some(rust::mask(&source.text))
-    } else if source.has_extension(&["py", "pyi"]) {
-        Some(python::mask(&source.text))
-    } else {
-        None
-    }
-}
-
 fn guarded_in_bindings(sources: &[Source], names: &Names) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in sources {
-        if !source.path.starts_with("bindings-") || source.is_generated() || source.is_test() {
+        if !source.path.starts_with(DOOR) || source.is_generated() || source.is_test() {
             continue;
         }
-        let Some(masked) = mask(source) else { continue };
+        let Some(language) = Language::of(source) else {
+            continue;
+        };
+        let masked = language.mask(&source.text);
         for literal in &masked.literals {
             if names.literals.contains(&literal.text) || names.words.contains(&literal.text) {
                 complaints.push(format!("{}:{}: \"{}\"", source.path, literal.line, literal.text));
@@ -243,15 +250,10 @@ fn too_long(sources: &[Source]) -> Vec<String> {
         if source.is_test() {
             continue;
         }
-        let functions = if source.has_extension(&["rs"]) {
-            rust::functions(&rust::without_test_modules(&rust::mask(&source.text).code))
-        } else if source.has_extension(&["py"]) {
-            python::functions(&source.text)
-        } else {
-            continue;
-        };
+        let functions = Language::of(source).map(|language| language.functions(&source.text));
         for function in functions
             .iter()
+            .flatten()
             .filter(|function| function.lines > FUNCTION_LINES)
         {
             complaints.push(format!(
@@ -268,15 +270,16 @@ fn files_and_functions_are_short() {
     assert_none("too long", &too_long(&all()));
 }
 
+fn named_generated(source: &Source) -> bool {
+    let mut parts = source.path.split('/');
+    source.has_extension(&CODE) && parts.any(|part| part.trim_start_matches('_').starts_with("generated"))
+}
+
 /// A file that is named or placed as generated says so, and a marked one is code that the rules above may skip.
 fn unmarked(sources: &[Source]) -> Vec<String> {
-    let named = |source: &&Source| {
-        let mut parts = source.path.split('/');
-        source.has_extension(&CODE) && parts.any(|part| part.trim_start_matches('_').starts_with("generated"))
-    };
     sources
         .iter()
-        .filter(named)
+        .filter(|source| named_generated(source))
         .filter(|source| !source.is_generated())
         .map(|it| it.path.clone())
         .collect()
@@ -285,6 +288,56 @@ fn unmarked(sources: &[Source]) -> Vec<String> {
 #[test]
 fn generated_files_are_marked() {
     assert_none("without the mark of `cargo gen`", &unmarked(&all()));
+}
+
+/// TypeScript has a folder for what is generated, so that the mark alone frees no hand-written file of the rules.
+fn misplaced(sources: &[Source]) -> Vec<String> {
+    sources
+        .iter()
+        .filter(|source| Language::of(source) == Some(Language::TypeScript) && !source.is_test())
+        .filter(|source| source.is_generated() && !named_generated(source))
+        .map(|it| it.path.clone())
+        .collect()
+}
+
+#[test]
+fn generated_typescript_has_its_folder() {
+    assert_none("marked outside a folder `generated`", &misplaced(&all()));
+}
+
+/// The crates at the top take the workspace's lints, every source says what it is for, and no door lifts the lints
+/// against panics.
+fn lax_crates(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for manifest in manifests(sources) {
+        let mut lines = manifest.text.lines().skip_while(|line| *line != "[lints]");
+        if lines.nth(1) != Some("workspace = true") {
+            complaints.push(format!("{}: without the workspace's lints", manifest.path));
+        }
+    }
+    let rust = sources.iter().filter(|source| {
+        Language::of(source) == Some(Language::Rust) && !source.is_generated() && !source.is_test()
+    });
+    for source in rust {
+        if !source.text.starts_with("//! ") {
+            complaints.push(format!("{}: does not begin with what it is for", source.path));
+        }
+        if !source.path.starts_with(DOOR) {
+            continue;
+        }
+        let code = rust::without_test_modules(&rust::mask(&source.text).code);
+        for (line, name) in rust::allowances(&code) {
+            if FORBIDDEN_ALLOWANCES.contains(&name.as_str()) {
+                complaints.push(format!("{}:{line}: allows {name}", source.path));
+            }
+        }
+    }
+    complaints
+}
+
+#[test]
+fn crates_are_held_to_the_lints() {
+    assert_none("laxer than the workspace", &lax_crates(&all()));
 }
 
 fn unexpected_entries(names: &[String]) -> Vec<String> {
