@@ -119,7 +119,7 @@ fn name_of(crate_line: &str) -> &str {
     crate_line.split(' ').next().unwrap_or_default()
 }
 
-/// The manifests of crates in folders at the top: the core's and those of the doors.
+/// The manifests of the crates whose folders are at the top.
 fn manifests(sources: &[Source]) -> impl Iterator<Item = &Source> {
     sources
         .iter()
