@@ -1,5 +1,6 @@
 //! `cargo gen`: writes the files that are made from the core's tables, or checks them.
 
+mod node;
 mod python;
 
 use std::fs;
@@ -20,10 +21,15 @@ const MARK_LINES: usize = 5;
 /// A generator is a function in a module of its own that returns one text; its row goes here.
 fn outputs() -> Vec<(PathBuf, String)> {
     let package = |name: &str| PathBuf::from("bindings-python/python/callweir").join(name);
+    let node = |name: &str| PathBuf::from("bindings-node/ts/generated").join(name);
     vec![
         (package("errors.py"), python::errors()),
         (package("guardrails.py"), python::families(Module::Guardrails)),
         (package("intercepts.py"), python::families(Module::Intercepts)),
+        (node("errors.ts"), node::errors()),
+        (node("families.ts"), node::callbacks()),
+        (node("guardrails.ts"), node::families(Module::Guardrails)),
+        (node("intercepts.ts"), node::families(Module::Intercepts)),
     ]
 }
 
