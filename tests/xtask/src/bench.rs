@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::demo::{Program, install_binding};
+use crate::demo::{Program, install_python};
 use crate::process;
 use crate::report::{Counts, Report, render};
 use crate::steps::{Context, Outcome, run_one};
@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, words: &[&str]) -> Result<bool, String>
         arguments,
         measurements: Vec::new(),
     };
-    report.add(run_one("Python: build and install", || install_binding(&context)));
+    report.add(run_one("Python: build and install", || install_python(&context)));
     report.add(run_one(&PYTHON.title(), || bench.python()));
     report.add(run_one("Rust: build", || bench.build_rust()));
     if bench.arguments.peer {

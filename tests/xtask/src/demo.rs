@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use crate::process;
-use crate::python::Unavailable;
 use crate::report::Report;
 use crate::steps::{Context, Outcome, run_one};
-use crate::workspace::{Workspace, in_ci};
+use crate::unavailable::Unavailable;
+use crate::workspace::Workspace;
 
 /// A program of the demonstration, or of the benchmarks, and what runs it.
 pub(crate) enum Program {
@@ -14,6 +14,8 @@ pub(crate) enum Program {
     Rust(&'static str),
     /// A script for the environment's Python, from the top of the repository.
     Python(&'static str),
+    /// A script for Node, from the top of the repository.
+    Node(&'static str),
 }
 
 /// What is run, in this order.
@@ -22,6 +24,8 @@ const PROGRAMS: &[Program] = &[
     Program::Rust("replay"),
     Program::Python("tests/demo/guide.py"),
     Program::Python("tests/demo/replay.py"),
+    Program::Node("tests/demo/guide.mjs"),
+    Program::Node("tests/demo/replay.mjs"),
 ];
 
 impl Program {
@@ -30,6 +34,7 @@ impl Program {
         match self {
             Self::Rust(example) => format!("Rust: {example}"),
             Self::Python(script) => format!("Python: {script}"),
+            Self::Node(script) => format!("Node: {script}"),
         }
     }
 
@@ -51,6 +56,12 @@ impl Program {
                 command.arg(script);
                 Ok(command)
             }
+            Self::Node(script) => {
+                let environment = context.node().map_err(missing_language)?;
+                let mut command = environment.node(context.workspace);
+                command.arg(script);
+                Ok(command)
+            }
         }
     }
 }
@@ -59,7 +70,8 @@ impl Program {
 pub(crate) fn run(workspace: &Workspace) -> bool {
     let context = Context::new(workspace);
     let mut report = Report::default();
-    report.add(run_one("Python: build and install", || install_binding(&context)));
+    report.add(run_one("Python: build and install", || install_python(&context)));
+    report.add(run_one("Node: build and install", || install_node(&context)));
     for program in PROGRAMS {
         report.add(run_one(&program.title(), || match program.command(&context) {
             Ok(mut command) => process::run(&mut command).into(),
@@ -70,10 +82,18 @@ pub(crate) fn run(workspace: &Workspace) -> bool {
     report.total().failed == 0
 }
 
-/// Makes the installed binding the one that the source describes.
-pub(crate) fn install_binding(context: &Context<'_>) -> Outcome {
+/// Makes the installed Python binding the one that the source describes.
+pub(crate) fn install_python(context: &Context<'_>) -> Outcome {
     match context.python() {
         Ok(environment) => environment.install_binding(context.workspace).into(),
+        Err(reason) => missing_language(reason),
+    }
+}
+
+/// Makes the Node package the one that the source describes.
+pub(crate) fn install_node(context: &Context<'_>) -> Outcome {
+    match context.node() {
+        Ok(environment) => environment.install_binding(context).into(),
         Err(reason) => missing_language(reason),
     }
 }
@@ -81,7 +101,7 @@ pub(crate) fn install_binding(context: &Context<'_>) -> Outcome {
 /// A language that a developer's machine lacks is skipped by name; CI must have it.
 fn missing_language(reason: &Unavailable) -> Outcome {
     match reason {
-        Unavailable::Missing(reason) if !in_ci() => Outcome::Skipped(reason.clone()),
-        _ => Outcome::Failed(reason.to_string()),
+        Unavailable::Missing(reason) => Outcome::absent(reason),
+        Unavailable::Broken(reason) => Outcome::Failed(reason.clone()),
     }
 }

@@ -1,15 +1,18 @@
 //! The task runner: `cargo verify`, `cargo demo`, `cargo bench-doors` and `cargo gen`.
 //!
 //! One module for each command, and the parts that they share: `workspace` (folders), `process` (children),
-//! `python` (the virtual environment and the wheel), `report` (counting and tables).
+//! `python` (the virtual environment and the wheel), `node` (the packages, the addon and the TypeScript), `report`
+//! (counting and tables).
 
 mod bench;
 mod demo;
 mod r#gen;
+mod node;
 mod process;
 mod python;
 mod report;
 mod steps;
+mod unavailable;
 mod verify;
 mod workspace;
 

@@ -2,12 +2,12 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process;
+use crate::unavailable::Unavailable;
 use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "tests/requirements.txt";
@@ -20,23 +20,6 @@ import struct, sys, sysconfig
 print(sys.version_info >= (3, 11), sys.implementation.name, '%d.%d' % sys.version_info[:2],
       getattr(sys, 'abiflags', '') or '-', struct.calcsize('P') * 8, sys.base_prefix, sep='\\t')
 ";
-
-/// Why there is no Python environment.
-#[derive(Clone, Debug)]
-pub(crate) enum Unavailable {
-    /// This machine has no suitable interpreter.
-    Missing(String),
-    /// There is one, but preparing the environment failed.
-    Broken(String),
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(reason) | Self::Broken(reason) => formatter.write_str(reason),
-        }
-    }
-}
 
 /// What an interpreter says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

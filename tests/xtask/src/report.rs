@@ -59,6 +59,38 @@ pub(crate) fn pytest_counts(lines: &[String]) -> Counts {
     })
 }
 
+/// Reads the lines that close the spec report of Node's test runner: `ℹ pass 10`, `ℹ fail 0`, `ℹ cancelled 0`.
+pub(crate) fn node_test_counts(lines: &[String]) -> Counts {
+    // From the end, because a test may print such a line, too.
+    let number = |name: &str| {
+        lines.iter().rev().find_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["ℹ", word, count] if *word == name => count.parse::<u64>().ok(),
+                _ => None,
+            }
+        })
+    };
+    let of = |name: &str| number(name).unwrap_or(0);
+    // A file that holds no test is itself counted as one that passed.
+    let empty_file = |line: &&String| {
+        let name = line.strip_prefix("✔ ").and_then(|rest| rest.rsplit_once(" ("));
+        name.is_some_and(|(name, _)| name.ends_with(".test.mjs"))
+    };
+    let empty = lines.iter().filter(empty_file).map(|_| 1).sum();
+    Counts {
+        passed: of("pass").saturating_sub(empty),
+        // What was cancelled was cut off by its parent's end: it has not passed.
+        failed: of("fail") + of("cancelled") + empty,
+    }
+}
+
+/// Reads the last line of a script that counts by itself: `3 passed, 0 failed`.
+pub(crate) fn script_counts(lines: &[String]) -> Counts {
+    let closing = lines.iter().rev().find(|line| !line.trim().is_empty());
+    closing.map_or_else(Counts::default, |line| counts_before(line, &["failed"]))
+}
+
 /// Adds up the numbers that stand before `passed` and before the words for failures.
 fn counts_before(line: &str, failures: &[&str]) -> Counts {
     let mut counts = Counts::default();
@@ -196,6 +228,37 @@ mod tests {
         let rich = lines("== 1 failed, 2 passed, 1 skipped, 2 errors in 0.50s (0:00:01) ==\nnoise");
         assert_eq!(pytest_counts(&rich), Counts { passed: 2, failed: 3 });
         assert_eq!(pytest_counts(&lines("no tests ran in 0.01s")), Counts::default());
+    }
+
+    #[test]
+    fn reads_the_closing_lines_of_node() {
+        let spec =
+            lines("✔ a (1ms)\nℹ tests 7\nℹ pass 4\nℹ fail 2\nℹ cancelled 1\nℹ skipped 0\n✖ failing tests:");
+        assert_eq!(node_test_counts(&spec), Counts { passed: 4, failed: 3 });
+        let misleading =
+            lines("ℹ pass 99\n✔ a (1ms)\n✔ b (2ms)\nℹ pass 2\nℹ fail 0\nℹ cancelled 0\nℹ todo 0");
+        assert_eq!(node_test_counts(&misleading), Counts { passed: 2, failed: 0 });
+        let empty_file = lines("✔ a (1ms)\n✔ /top/tests/node/b.test.mjs (70.2ms)\nℹ pass 2\nℹ fail 0");
+        assert_eq!(node_test_counts(&empty_file), Counts { passed: 1, failed: 1 });
+        for nothing in ["", "ℹ pass many", "we pass 3", "Cannot find module"] {
+            assert_eq!(node_test_counts(&lines(nothing)), Counts::default(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn reads_the_last_line_of_a_script() {
+        let output = lines("1 passed, 1 failed\nok a\n12 passed, 2 failed\n\n");
+        assert_eq!(
+            script_counts(&output),
+            Counts {
+                passed: 12,
+                failed: 2
+            }
+        );
+        assert_eq!(
+            script_counts(&lines("5 passed, 0 failed\nSyntaxError")),
+            Counts::default()
+        );
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::process;
-use crate::python::{Environment, Unavailable};
 use crate::report::{Counts, Report, Row};
-use crate::workspace::Workspace;
+use crate::unavailable::Unavailable;
+use crate::workspace::{Workspace, in_ci};
+use crate::{node, python};
 
 /// What a step came to.
 pub(crate) enum Outcome {
@@ -18,6 +19,17 @@ pub(crate) enum Outcome {
     Failed(String),
     /// It had nothing to do, or its tool is not on this machine and need not be.
     Skipped(String),
+}
+
+impl Outcome {
+    /// What is not there is skipped by name on a developer's machine; CI must have everything.
+    pub(crate) fn absent(what: impl Into<String>) -> Self {
+        if in_ci() {
+            Self::Failed(what.into())
+        } else {
+            Self::Skipped(what.into())
+        }
+    }
 }
 
 impl From<Result<bool, String>> for Outcome {
@@ -35,7 +47,8 @@ pub(crate) type Step = (&'static str, fn(&Context<'_>) -> Outcome);
 /// What the steps of one run share.
 pub(crate) struct Context<'a> {
     pub(crate) workspace: &'a Workspace,
-    python: OnceCell<Result<Environment, Unavailable>>,
+    python: OnceCell<Result<python::Environment, Unavailable>>,
+    node: OnceCell<Result<node::Environment, Unavailable>>,
 }
 
 impl<'a> Context<'a> {
@@ -43,13 +56,21 @@ impl<'a> Context<'a> {
         Self {
             workspace,
             python: OnceCell::new(),
+            node: OnceCell::new(),
         }
     }
 
     /// The Python environment, prepared by the first step that asks.
-    pub(crate) fn python(&self) -> Result<&Environment, &Unavailable> {
+    pub(crate) fn python(&self) -> Result<&python::Environment, &Unavailable> {
         self.python
-            .get_or_init(|| Environment::prepare(self.workspace))
+            .get_or_init(|| python::Environment::prepare(self.workspace))
+            .as_ref()
+    }
+
+    /// Node with its packages, prepared by the first step that asks.
+    pub(crate) fn node(&self) -> Result<&node::Environment, &Unavailable> {
+        self.node
+            .get_or_init(|| node::Environment::prepare(self.workspace))
             .as_ref()
     }
 

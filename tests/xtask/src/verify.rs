@@ -3,18 +3,19 @@
 use std::fs;
 use std::process::Command;
 
-use crate::python::Environment;
-use crate::report::{Counts, cargo_test_counts, pytest_counts};
+use crate::report::{Counts, cargo_test_counts, node_test_counts, pytest_counts, script_counts};
 use crate::steps::{Context, Outcome, Step, run_all};
 use crate::workspace::Workspace;
-use crate::{r#gen, process};
+use crate::{r#gen, node, process, python};
 
 const STEPS: &[Step] = &[
     // First, because the interpreter decides how the binding is compiled in all the others.
     ("python environment", python_environment),
+    ("node packages", node_packages),
     ("cargo fmt --check", format),
     // Before the other builds, because maturin settles how PyO3 is configured; they take what it compiled.
     ("wheel", wheel),
+    ("node addon and tsc", node_addon),
     ("cargo clippy", clippy),
     ("cargo gen --check", generated),
     ("cargo test", rust_tests),
@@ -24,6 +25,13 @@ const STEPS: &[Step] = &[
     ("pytest tests/python", |context| pytest(context, "tests/python")),
     ("stubtest", stubtest),
     ("pyright --strict", pyright),
+    ("node --test bindings-node/tests", |context| {
+        node_tests(context, "bindings-node/tests")
+    }),
+    ("node --test tests/node", |context| {
+        node_tests(context, "tests/node")
+    }),
+    ("node types", node_types),
     // The README's examples come here: a row whose function runs each of its code blocks and counts them.
 ];
 
@@ -41,6 +49,10 @@ fn python_environment(context: &Context<'_>) -> Outcome {
     }
 }
 
+fn node_packages(context: &Context<'_>) -> Outcome {
+    with_node(context, |_| Outcome::Counted(Counts::one(true)))
+}
+
 fn format(context: &Context<'_>) -> Outcome {
     process::run(&mut context.cargo(&["fmt", "--all", "--check"])).into()
 }
@@ -49,6 +61,10 @@ fn wheel(context: &Context<'_>) -> Outcome {
     with_python(context, |environment| {
         environment.install_binding(context.workspace).into()
     })
+}
+
+fn node_addon(context: &Context<'_>) -> Outcome {
+    with_node(context, |environment| environment.install_binding(context).into())
 }
 
 fn clippy(context: &Context<'_>) -> Outcome {
@@ -75,7 +91,7 @@ fn rust_tests(context: &Context<'_>) -> Outcome {
 
 fn pytest(context: &Context<'_>, folder: &str) -> Outcome {
     if !context.workspace.has(folder) {
-        return Outcome::Skipped(format!("no {folder}"));
+        return Outcome::absent(format!("no {folder}"));
     }
     with_python(context, |environment| {
         let mut command = environment.python(context.workspace);
@@ -94,7 +110,7 @@ fn stubtest(context: &Context<'_>) -> Outcome {
 fn pyright(context: &Context<'_>) -> Outcome {
     let folder = "bindings-python/tests/typing";
     let Ok(entries) = fs::read_dir(context.workspace.path(folder)) else {
-        return Outcome::Skipped(format!("no {folder}"));
+        return Outcome::absent(format!("no {folder}"));
     };
     // With nothing to read pyright finds no error either.
     if !entries
@@ -117,9 +133,44 @@ fn pyright(context: &Context<'_>) -> Outcome {
     })
 }
 
+fn node_tests(context: &Context<'_>, folder: &str) -> Outcome {
+    if !context.workspace.has(folder) {
+        return Outcome::absent(format!("no {folder}"));
+    }
+    let files = match node::test_files(&context.workspace.path(folder)) {
+        Ok(files) if files.is_empty() => return Outcome::Failed(format!("{folder} holds no .test.mjs file")),
+        Ok(files) => files,
+        Err(error) => return Outcome::Failed(format!("cannot list {folder}: {error}")),
+    };
+    with_node(context, |environment| {
+        let mut command = environment.node(context.workspace);
+        command.args(["--test", "--test-reporter=spec"]).args(files);
+        counted(&mut command, node_test_counts)
+    })
+}
+
+fn node_types(context: &Context<'_>) -> Outcome {
+    let script = "bindings-node/tests/types/check.mjs";
+    if !context.workspace.has(script) {
+        return Outcome::absent(format!("no {script}"));
+    }
+    with_node(context, |environment| {
+        let mut command = environment.node(context.workspace);
+        counted(command.arg(script), script_counts)
+    })
+}
+
 /// Runs a step that needs Python; without one it fails, and says what is missing.
-fn with_python(context: &Context<'_>, step: impl FnOnce(&Environment) -> Outcome) -> Outcome {
+fn with_python(context: &Context<'_>, step: impl FnOnce(&python::Environment) -> Outcome) -> Outcome {
     match context.python() {
+        Ok(environment) => step(environment),
+        Err(reason) => Outcome::Failed(reason.to_string()),
+    }
+}
+
+/// Runs a step that needs Node; without it the step fails, and says what is missing.
+fn with_node(context: &Context<'_>, step: impl FnOnce(&node::Environment) -> Outcome) -> Outcome {
+    match context.node() {
         Ok(environment) => step(environment),
         Err(reason) => Outcome::Failed(reason.to_string()),
     }
