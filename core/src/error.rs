@@ -215,6 +215,12 @@ impl Error {
         Self::new(ErrorKind::Cancelled, "the call was cancelled")
     }
 
+    /// Says that something that belongs to a callback was used after its end.
+    pub fn expired() -> Self {
+        let text = "`next` was used after the callback that it was given to had ended";
+        Self::new(ErrorKind::Expired, text)
+    }
+
     /// Turns a caught panic into an error.
     pub fn from_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);

@@ -182,6 +182,29 @@ impl Scope {
         *self.0.uuid.get_or_init(id::new)
     }
 
+    /// Returns the id if it has been drawn.
+    pub(crate) fn drawn_uuid(&self) -> Option<Uuid> {
+        self.0.uuid.get().copied()
+    }
+
+    /// Makes a scope that stands for a call that has ended.
+    pub(crate) fn ended(
+        runtime: &Runtime,
+        uuid: Option<Uuid>,
+        name: Arc<str>,
+        parent: Option<Scope>,
+    ) -> Self {
+        let (category, options) = (ScopeType::Tool, ScopeOptions::default());
+        let scope = Self::build(runtime.clone(), name, category, Role::Call, parent, &options);
+        if let Some(uuid) = uuid {
+            // A scope that was just made has drawn none.
+            let _ = scope.0.uuid.set(uuid);
+        }
+        scope.abandon_inside();
+        scope.end();
+        scope
+    }
+
     /// Returns the name.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name

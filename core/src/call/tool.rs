@@ -1,5 +1,6 @@
 //! A tool call as middleware sees it, and the context that it carries.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,6 +39,17 @@ struct ContextParts {
     caller_id: Option<Arc<str>>,
     metadata: Option<Payload>,
     limits: Limits,
+    source: Option<Source>,
+}
+
+/// The host's own object behind a token.
+#[derive(Clone)]
+struct Source(Arc<dyn Any + Send + Sync>);
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Source")
+    }
 }
 
 impl ToolContext {
@@ -61,7 +73,13 @@ impl ToolContext {
     /// Returns the context with a token that cancels the call.
     #[must_use]
     pub fn with_cancellation(self, token: CancellationToken) -> Self {
-        self.edit(|parts| parts.limits.token = Some(token))
+        self.edit(|parts| (parts.limits.token, parts.source) = (Some(token), None))
+    }
+
+    /// Returns the context with a token that stands for an object of the host language, such as an `AbortSignal`.
+    #[must_use]
+    pub fn with_cancellation_of(self, token: CancellationToken, source: Arc<dyn Any + Send + Sync>) -> Self {
+        self.edit(|parts| (parts.limits.token, parts.source) = (Some(token), Some(Source(source))))
     }
 
     /// Returns the context with a deadline, unless it has an earlier one.
@@ -90,6 +108,11 @@ impl ToolContext {
     /// Returns the token that cancels the call.
     pub fn cancellation(&self) -> Option<&CancellationToken> {
         self.0.as_ref()?.limits.token.as_ref()
+    }
+
+    /// Returns the host's object for which the token stands.
+    pub fn cancellation_source(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.0.as_ref()?.source.as_ref().map(|source| &source.0)
     }
 
     /// Returns the deadline.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::{BoxFuture, Entries, Guarded, Handler, Step, catch, wrong_shape};
 use crate::call::ToolCall;
 use crate::call::limit::Limits;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::value::Payload;
 
 /// Wraps or replaces the rest of a chain.
@@ -97,7 +97,7 @@ struct Place {
 /// The rest of a chain, as an around callback gets it.
 ///
 /// It may be run not at all, once, several times or concurrently, while its callback runs; afterwards it fails
-/// with [`Expired`](ErrorKind::Expired). Each run runs the rest of the chain and the work again.
+/// with [`Expired`](crate::ErrorKind::Expired). Each run runs the rest of the chain and the work again.
 #[derive(Clone)]
 pub struct Next {
     rest: Rest,
@@ -124,8 +124,8 @@ impl Next {
     /// Runs the rest of the chain with `call`.
     ///
     /// A context that was narrowed (another token, an earlier deadline) applies to the rest of the chain from
-    /// here on: its token gives [`Cancelled`](ErrorKind::Cancelled), its deadline
-    /// [`TimedOut`](ErrorKind::TimedOut).
+    /// here on: its token gives [`Cancelled`](crate::ErrorKind::Cancelled), its deadline
+    /// [`TimedOut`](crate::ErrorKind::TimedOut).
     pub fn run(&self, call: ToolCall) -> NextFuture {
         match &self.rest {
             Rest::Chain(place) if place.open.load(Ordering::Acquire) => {
@@ -140,7 +140,7 @@ impl Next {
                 let future = place.chain.start(place.index, call);
                 NextFuture::later(async move { limits.apply(runtime.as_ref(), future).await }).out_of(place)
             }
-            Rest::Chain(_) => NextFuture::failed(expired()),
+            Rest::Chain(_) => NextFuture::failed(Error::expired()),
             Rest::Function(function) => NextFuture::new(catch(|| Ok(Step::Later(function(call)))), None),
         }
     }
@@ -225,7 +225,7 @@ impl Future for NextFuture {
         if let Some(from) = self.from.take()
             && !from.open.load(Ordering::Acquire)
         {
-            return Poll::Ready(Err(expired()));
+            return Poll::Ready(Err(Error::expired()));
         }
         let polled = match &mut self.state {
             State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
@@ -242,9 +242,4 @@ impl Drop for NextFuture {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn expired() -> Error {
-    let text = "`next` was used after the callback that it was given to had ended";
-    Error::new(ErrorKind::Expired, text)
 }

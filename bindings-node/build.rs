@@ -1,0 +1,5 @@
+//! Tells the linker that Node's own symbols come with the process.
+
+fn main() {
+    napi_build::setup();
+}

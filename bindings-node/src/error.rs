@@ -1,0 +1,139 @@
+//! Errors in both directions; what a callback threw stays the same value.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use callweir::{Error, ErrorKind, HostFailure, Result};
+use serde::Deserialize;
+
+use crate::instance::{Instance, Lent, Local};
+use crate::value::{NO_PLACE, Slot};
+
+/// A thrown value as the core carries it.
+struct Thrown {
+    slot: Slot,
+    type_name: Option<String>,
+    message: String,
+}
+
+impl HostFailure for Thrown {
+    fn type_name(&self) -> Option<String> {
+        self.type_name.clone()
+    }
+    fn message(&self) -> String {
+        self.message.clone()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What JavaScript tells about a thrown value.
+#[derive(Default, Deserialize)]
+struct Explained {
+    type_name: Option<String>,
+    #[serde(default)]
+    message: String,
+    /// The kind, where it is one of Callweir's own errors.
+    kind: Option<String>,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    fields: std::collections::HashMap<String, String>,
+}
+
+/// Takes a thrown value into the core; an error of Callweir's own keeps its kind and fields.
+pub(crate) fn from_thrown(local: &Local, slot: Slot) -> Error {
+    let text = local.call_for_text(Lent::Explain, &[local.js.number(slot.place())]);
+    let told: Explained = text
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    let own = own(&told);
+    let thrown = Arc::new(Thrown {
+        slot,
+        type_name: told.type_name,
+        message: told.message,
+    });
+    match own {
+        Some(error) => error.with_host(thrown),
+        None => Error::host(thrown),
+    }
+}
+
+/// Takes the reason of a signal that has fired: the cancellation, as JavaScript knows it.
+pub(crate) fn from_aborted(local: &Local, slot: Slot) -> Error {
+    let _ = local;
+    let (type_name, message) = (None, String::new());
+    Error::cancelled().with_host(Arc::new(Thrown {
+        slot,
+        type_name,
+        message,
+    }))
+}
+
+fn own(told: &Explained) -> Option<Error> {
+    let name = told.kind.as_deref()?;
+    let kind = ErrorKind::ALL.iter().find(|known| known.name() == name)?;
+    let mut error = Error::new(*kind, told.message.clone());
+    for field in kind.fields() {
+        if let Some(value) = told.fields.get(*field) {
+            error = error.with_field(field, value.clone());
+        }
+    }
+    Some(if told.code == kind.code() || told.code.is_empty() {
+        error
+    } else {
+        error.with_code(told.code.clone())
+    })
+}
+
+/// Returns the place of what is thrown for an error: the value that was thrown, or an error of the kind's class.
+pub(crate) fn thrown_place(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<f64> {
+    let failure = error.host_failure();
+    if let Some(thrown) = failure.and_then(|failure| failure.as_any().downcast_ref::<Thrown>()) {
+        return Ok(thrown.slot.place());
+    }
+    built(instance, local, error).map(|slot| slot.place())
+}
+
+/// Makes the JavaScript error of one of Callweir's own.
+fn built(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Slot> {
+    let kind = error.shown_kind();
+    let mut fields: serde_json::Map<_, _> = error
+        .fields()
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+        .collect();
+    if let (None, Some(type_name)) = (error.kind(), error.type_name()) {
+        fields.insert("type".to_owned(), type_name.into());
+    }
+    let told = serde_json::json!({
+        "kind": kind.name(),
+        "message": error.to_string(),
+        "code": error.code().unwrap_or(kind.code()),
+        "fields": fields,
+    });
+    let cause = error
+        .cause()
+        .map(|cause| thrown_place(instance, local, cause))
+        .transpose()?;
+    let arguments = [
+        local.js.text(&told.to_string()),
+        local.js.number(cause.unwrap_or(NO_PLACE)),
+    ];
+    let place = local.call_for_number(Lent::Build, &arguments)?;
+    Slot::take(instance, place).ok_or_else(Error::shut_down)
+}
+
+/// Returns the text of an error of Callweir's own, for errors that a program makes itself.
+pub(crate) fn describe(kind: &str, fields: &str) -> String {
+    let Some(kind) = ErrorKind::ALL.iter().find(|known| known.name() == kind) else {
+        return kind.to_owned();
+    };
+    let fields: std::collections::HashMap<String, String> = serde_json::from_str(fields).unwrap_or_default();
+    let known = kind
+        .fields()
+        .iter()
+        .filter_map(|name| Some((*name, fields.get(*name)?.clone())));
+    kind.describe(&known.collect::<Vec<_>>())
+}

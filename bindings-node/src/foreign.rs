@@ -1,0 +1,427 @@
+//! Callbacks: the core's traits over JavaScript functions.
+
+use std::any::Any;
+use std::sync::{Arc, Weak};
+
+use callweir::foreign::{
+    AnyMiddleware, Around, Context, Gate, Home, Observe, ObserveCalls, Origin, Subject, Transform,
+    Transformed, Work,
+};
+use callweir::{
+    CallEvent, Error, Event, Family, Handler, Next, Payload, Result, Shape, Step, ToolCall, Verdict,
+};
+
+use crate::call::{Proceed, context_place};
+use crate::drive::{Frame, Leaf};
+use crate::host::captured;
+use crate::instance::{Instance, Lent, Local, Shared};
+use crate::js::Raw;
+use crate::value::{Default, NO_PLACE, Object, Slot, held};
+
+/// How a callback answered; `ts/engine.ts` has the same list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// With a value.
+    Value,
+    /// With `undefined` or `null`.
+    Nothing,
+    /// With a text.
+    Text,
+    /// A middleware returned a denial.
+    Denial,
+    /// It threw.
+    Thrown,
+    /// It threw the reason of a signal that has fired.
+    Aborted,
+    /// Later.
+    Pending,
+}
+
+/// What a callback answered.
+pub(crate) struct Answer {
+    pub(crate) how: How,
+    pub(crate) slot: Slot,
+}
+
+/// Reads what a callback answered.
+type Read<T> = fn(&Callback, &Local, Answer) -> Result<T>;
+
+/// A registered function, and what it is called for.
+pub(crate) struct Callback {
+    /// The function; nothing for the work of a call, which JavaScript keeps with the call.
+    function: Option<Slot>,
+    instance: Arc<Instance>,
+    stage: &'static str,
+    name: Arc<str>,
+    default: Default,
+    /// Itself, for what outlives the call of the function.
+    me: Weak<Self>,
+}
+
+impl Callback {
+    pub(crate) fn new(
+        instance: &Arc<Instance>,
+        function: Option<Slot>,
+        stage: &'static str,
+        name: Arc<str>,
+        default: &Default,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            function,
+            instance: instance.clone(),
+            stage,
+            name,
+            default: default.clone(),
+            me: me.clone(),
+        })
+    }
+
+    fn wrong(&self, message: &str) -> Error {
+        Error::invalid_return(self.stage, &self.name, message)
+    }
+
+    fn payload(&self, answer: Answer) -> Payload {
+        Object::payload(answer.slot, &self.default)
+    }
+
+    /// Calls the function with a frame of its own; `rest` comes after the function and the frame.
+    ///
+    /// With `proceed` the function may run the rest of the chain from the moment that it is called.
+    fn call<T: Send + 'static, const N: usize>(
+        &self,
+        local: &Local,
+        lent: Lent,
+        rest: [Raw; N],
+        proceed: Option<Proceed>,
+        read: Read<T>,
+    ) -> Step<T> {
+        let id = local.new_id();
+        let held = proceed.is_some();
+        if held {
+            local.frames.borrow_mut().insert(id, Frame::new(local, proceed));
+        }
+        #[allow(clippy::cast_precision_loss, reason = "ids stay far below 2^53")]
+        let frame = local.js.number(id as f64);
+        let function = self.function.as_ref().map_or(NO_PLACE, Slot::place);
+        let mut arguments = [local.js.undefined(); 8];
+        let given = [local.js.number(function), frame].into_iter().chain(rest);
+        arguments
+            .iter_mut()
+            .zip(given)
+            .for_each(|(place, raw)| *place = raw);
+        let answered = local.call_for_number(lent, arguments.get(..N + 2).unwrap_or(&arguments));
+        let how = crate::drive::how(f64::from(local.get(Shared::How)));
+        if answered.is_ok() && how == How::Pending {
+            if !held {
+                local.frames.borrow_mut().insert(id, Frame::new(local, None));
+            }
+            return self.later(id, read);
+        }
+        if held {
+            let over = local.frames.borrow_mut().remove(&id);
+            drop(over);
+        }
+        let slot = answered.and_then(|place| Slot::take(&self.instance, place).ok_or_else(Error::shut_down));
+        Step::Ready(slot.and_then(|slot| self.read(local, Answer { how, slot }, read)))
+    }
+
+    fn later<T: Send + 'static>(&self, frame: u64, read: Read<T>) -> Step<T> {
+        let leaf = Leaf::new(self.instance.clone(), frame);
+        let me = self.me.clone();
+        let instance = self.instance.clone();
+        Step::later(async move {
+            let answer = leaf.await?;
+            // A callback that was removed while it ran answers all the same.
+            let me = me.upgrade().ok_or_else(Error::cancelled)?;
+            me.read(instance.here()?, answer, read)
+        })
+    }
+
+    fn read<T>(&self, local: &Local, answer: Answer, read: Read<T>) -> Result<T> {
+        match answer.how {
+            How::Thrown => Err(crate::error::from_thrown(local, answer.slot)),
+            How::Aborted => Err(crate::error::from_aborted(local, answer.slot)),
+            _ => read(self, local, answer),
+        }
+    }
+
+    fn here(&self) -> Result<&Local> {
+        self.instance.here()
+    }
+}
+
+/// Fails a step where the environment has ended.
+fn settled<T>(step: Result<Step<T>>) -> Step<T> {
+    step.unwrap_or_else(|error| Step::Ready(Err(error)))
+}
+
+/// Makes the handler of a family from a function.
+pub(crate) fn handler(family: Family, callback: Arc<Callback>) -> Handler {
+    match family.shape() {
+        Shape::Gate => Handler::Gate(Arc::new(NodeGate(callback))),
+        Shape::Transform => Handler::Transform(Arc::new(NodeTransform(callback))),
+        Shape::Around | Shape::Stream => Handler::Around(Arc::new(NodeAround(callback))),
+    }
+}
+
+struct NodeGate(Arc<Callback>);
+
+impl Gate for NodeGate {
+    fn check(&self, call: &ToolCall) -> Step<Verdict> {
+        settled(self.0.here().and_then(|local| {
+            let value = held(&self.0.instance, local, call.arguments())?;
+            let rest = [local.js.number(value.place())];
+            Ok(self.0.call(local, Lent::Gate, rest, None, read_verdict))
+        }))
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape of a reader")]
+fn read_verdict(callback: &Callback, local: &Local, answer: Answer) -> Result<Verdict> {
+    let place = [local.js.number(answer.slot.place())];
+    match answer.how {
+        How::Nothing => Ok(Verdict::Allow),
+        How::Text => {
+            let reason = local.call_for_text(Lent::TextOf, &place);
+            reason.map(Verdict::reject).ok_or_else(Error::shut_down)
+        }
+        _ => match local.call_for_text(Lent::Verdict, &place) {
+            Some(text) => {
+                let rejected: Option<String> = serde_json::from_str(&text).unwrap_or_default();
+                Ok(rejected.map_or(Verdict::Allow, Verdict::reject))
+            }
+            None => Err(callback.wrong("expected nothing, a reason or a Verdict")),
+        },
+    }
+}
+
+struct NodeTransform(Arc<Callback>);
+
+impl Transform for NodeTransform {
+    fn apply(&self, subject: &Subject<'_>, payload: Payload, context: &Context) -> Step<Transformed> {
+        settled(self.0.here().and_then(|local| {
+            let value = held(&self.0.instance, local, &payload)?;
+            let value = local.js.number(value.place());
+            Ok(match subject {
+                Subject::Call(_) if context.is_none() => {
+                    let rest = [value];
+                    self.0.call(local, Lent::Transform, rest, None, read_payload)
+                }
+                Subject::Call(name) => {
+                    let rest = [value, captured(local, context), local.js.text(name)];
+                    self.0.call(local, Lent::Sanitize, rest, None, read_payload)
+                }
+                Subject::Event(event) => {
+                    let shown = local.js.text(&crate::events::text(event));
+                    let rest = [value, captured(local, context), shown];
+                    self.0.call(local, Lent::SanitizeEvent, rest, None, read_payload)
+                }
+            })
+        }))
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+    fn home(&self) -> Home {
+        Home::Loop
+    }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a reader")]
+fn read_payload(callback: &Callback, _: &Local, answer: Answer) -> Result<Transformed> {
+    Ok(match answer.how {
+        How::Nothing => None,
+        _ => Some(callback.payload(answer)),
+    })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a reader")]
+fn read_any(callback: &Callback, _: &Local, answer: Answer) -> Result<Payload> {
+    Ok(callback.payload(answer))
+}
+
+/// Reads what a middleware returned: a denial that is returned counts as thrown.
+fn read_result(callback: &Callback, local: &Local, answer: Answer) -> Result<Payload> {
+    match answer.how {
+        How::Denial => Err(crate::error::from_thrown(local, answer.slot)),
+        _ => Ok(callback.payload(answer)),
+    }
+}
+
+#[allow(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "the shape of a reader"
+)]
+fn read_nothing(_: &Callback, _: &Local, _: Answer) -> Result<()> {
+    Ok(())
+}
+
+struct NodeAround(Arc<Callback>);
+
+impl Around for NodeAround {
+    fn run(&self, call: ToolCall, next: Next) -> Step<Payload> {
+        settled(self.0.here().and_then(|local| {
+            let value = held(&self.0.instance, local, call.arguments())?;
+            let rest = [local.js.number(value.place())];
+            drop(value);
+            let proceed = Proceed::new(next, call, &self.0.default);
+            Ok(self.0.call(local, Lent::Around, rest, Some(proceed), read_any))
+        }))
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+}
+
+/// The function that the program gave to a managed call; JavaScript has it at hand.
+impl Work for Callback {
+    fn run(&self, call: ToolCall) -> Step<Payload> {
+        settled(self.here().and_then(|local| {
+            let value = held(&self.instance, local, call.arguments())?;
+            let rest = [local.js.number(value.place())];
+            Ok(self.call(local, Lent::Work, rest, None, read_any))
+        }))
+    }
+}
+
+/// A function or object as a registry's middleware.
+pub(crate) struct NodeMiddleware {
+    run: Arc<Callback>,
+    on_refused: Option<Arc<Callback>>,
+}
+
+impl NodeMiddleware {
+    pub(crate) fn new(
+        instance: &Arc<Instance>,
+        name: &str,
+        run: Slot,
+        on_refused: Option<Slot>,
+        default: &Default,
+    ) -> Self {
+        let make = |function| Callback::new(instance, Some(function), "middleware", name.into(), default);
+        Self {
+            run: make(run),
+            on_refused: on_refused.map(make),
+        }
+    }
+}
+
+impl AnyMiddleware for NodeMiddleware {
+    fn name(&self) -> Arc<str> {
+        self.run.name.clone()
+    }
+    fn run(&self, call: ToolCall, next: Next) -> Step<Payload> {
+        settled(self.run.here().and_then(|local| {
+            let instance = &self.run.instance;
+            let value = held(instance, local, call.arguments())?;
+            let context = context_place(instance, local, call.context())?;
+            let rest = [
+                local.js.number(value.place()),
+                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
+            ];
+            drop(value);
+            let proceed = Proceed::new(next, call, &self.run.default);
+            Ok(self
+                .run
+                .call(local, Lent::Middleware, rest, Some(proceed), read_result))
+        }))
+    }
+    fn on_refused(&self, call: &ToolCall, refusal: &Error) -> Step<()> {
+        let Some(hook) = &self.on_refused else {
+            return Step::Ready(Ok(()));
+        };
+        settled(hook.here().and_then(|local| {
+            let value = held(&hook.instance, local, call.arguments())?;
+            let context = context_place(&hook.instance, local, call.context())?;
+            let rest = [
+                local.js.number(value.place()),
+                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
+                local
+                    .js
+                    .number(crate::error::thrown_place(&hook.instance, local, refusal)?),
+            ];
+            Ok(hook.call(local, Lent::Refused, rest, None, read_nothing))
+        }))
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A function as a subscriber of events.
+pub(crate) struct NodeObserver(pub(crate) Arc<Callback>);
+
+impl Observe for NodeObserver {
+    fn observe(&self, event: &Arc<Event>, origin: &Origin) -> Step<()> {
+        settled(self.0.here().map(|local| {
+            let rest = [
+                captured(local, &origin.context),
+                local.js.text(&crate::events::text(event)),
+            ];
+            self.0.call(local, Lent::Observe, rest, None, read_nothing)
+        }))
+    }
+    fn home(&self) -> Home {
+        Home::Loop
+    }
+}
+
+/// A function as a subscriber of typed call records.
+pub(crate) struct NodeCallObserver(pub(crate) Arc<Callback>);
+
+impl ObserveCalls for NodeCallObserver {
+    fn observe(&self, event: &CallEvent, origin: &Origin) -> Step<()> {
+        settled(self.0.here().map(|local| {
+            let record = local.js.text(&crate::events::record(event));
+            let rest = [captured(local, &origin.context), record];
+            self.0.call(local, Lent::ObserveCall, rest, None, read_nothing)
+        }))
+    }
+    fn home(&self) -> Home {
+        Home::Loop
+    }
+}
+
+/// A tool whose function is JavaScript's.
+pub(crate) struct NodeTool {
+    descriptor: Arc<callweir::Descriptor>,
+    callback: Arc<Callback>,
+}
+
+impl NodeTool {
+    pub(crate) fn new(
+        instance: &Arc<Instance>,
+        descriptor: Arc<callweir::Descriptor>,
+        function: Slot,
+        default: &Default,
+    ) -> Self {
+        let callback = Callback::new(instance, Some(function), "tool", descriptor.name.clone(), default);
+        Self { descriptor, callback }
+    }
+}
+
+impl callweir::Tool for NodeTool {
+    fn descriptor(&self) -> &Arc<callweir::Descriptor> {
+        &self.descriptor
+    }
+
+    fn run(&self, call: ToolCall) -> Step<Payload> {
+        settled(self.callback.here().and_then(|local| {
+            let instance = &self.callback.instance;
+            let value = held(instance, local, call.arguments())?;
+            let context = context_place(instance, local, call.context())?;
+            let rest = [
+                local.js.number(value.place()),
+                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
+            ];
+            Ok(self.callback.call(local, Lent::Tool, rest, None, read_any))
+        }))
+    }
+}

@@ -1,0 +1,228 @@
+//! The Node door: conversion, driving, callbacks and idiom; all behaviour is the core's.
+//!
+//! The addon exports one function, `connect`, which the package's JavaScript gives the functions that callbacks are
+//! called through. It answers with the native functions, of which [`FUNCTIONS`] is the list.
+
+mod call;
+mod drive;
+mod error;
+mod events;
+mod foreign;
+mod host;
+mod instance;
+mod js;
+mod native;
+mod registry;
+mod runtime;
+mod scope;
+mod value;
+
+use std::ptr;
+use std::sync::Arc;
+
+use callweir::Result;
+use napi_sys as sys;
+
+use foreign::Answer;
+use instance::{Instance, Shared};
+use js::{Js, Raw};
+use native::{Arguments, Body};
+
+/// A call and its events are many small objects; the system's allocator was a third of their cost.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Every native function; `ts/native.ts` declares them.
+const FUNCTIONS: &[(&str, Body)] = &[
+    ("execute", runtime::execute),
+    ("dispatch", registry::dispatch),
+    ("proceed", call::proceed),
+    ("settle", settle),
+    ("poll", poll),
+    ("cancel", call::cancel),
+    ("helper", runtime::helper),
+    ("flush", runtime::flush),
+    ("exit", runtime::exit),
+    ("drain", host::drain),
+    ("nextWoken", next_woken),
+    ("nextAbandoned", next_abandoned),
+    ("listFreed", list_freed),
+    ("makeRuntime", runtime::make),
+    ("forgetRuntime", runtime::forget),
+    ("configure", runtime::configure),
+    ("register", runtime::register),
+    ("deregister", runtime::deregister),
+    ("subscribe", runtime::subscribe),
+    ("unsubscribe", runtime::unsubscribe),
+    ("exportJsonl", runtime::export_jsonl),
+    ("registrations", runtime::registrations),
+    ("explain", runtime::explain),
+    ("counts", runtime::counts),
+    ("isShut", runtime::is_shut),
+    ("mark", runtime::mark),
+    ("startCall", runtime::start_call),
+    ("callScope", runtime::call_scope),
+    ("endCall", runtime::end_call),
+    ("forgetCall", runtime::forget_call),
+    ("openScope", scope::open),
+    ("closeScope", scope::close),
+    ("scopeFacts", scope::facts),
+    ("scopeIsOpen", scope::is_open),
+    ("scopePropagation", scope::propagation),
+    ("scopeOfTask", scope::of_task),
+    ("endedScope", scope::ended),
+    ("attach", scope::attach),
+    ("forgetScope", scope::forget),
+    ("makeRegistry", registry::make),
+    ("forgetRegistry", registry::forget),
+    ("registerTools", registry::register),
+    ("useMiddleware", registry::use_middleware),
+    ("subset", registry::subset),
+    ("manifest", registry::manifest),
+    ("explainTool", registry::explain),
+    ("checkArguments", registry::check),
+    ("describeKind", describe),
+    ("modelText", for_model),
+    ("argumentError", argument_error),
+    ("notJson", not_json),
+    ("cancelledError", cancelled_error),
+];
+
+/// Takes a callback's late answer: `(frame, how, answer)`.
+fn settle(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let answer = Answer {
+        slot: given.slot(2)?,
+        how: drive::how(given.number(1)?),
+    };
+    drive::settle(instance, given.id(0)?, answer)
+}
+
+/// Polls a task.
+fn poll(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    drive::poll(instance, given.id(0)?)
+}
+
+/// Answers the place of a task that was woken, or nothing when there are no more.
+fn next_woken(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    instance.take_remote()?;
+    loop {
+        let (next, left) = {
+            let mut woken = local.woken.borrow_mut();
+            (woken.pop_front(), woken.len())
+        };
+        local.set(Shared::Woken, i32::try_from(left).unwrap_or(i32::MAX));
+        let Some(task) = next else {
+            return Ok(local.js.undefined());
+        };
+        if let Some(task) = local.tasks.borrow().get(&task) {
+            return Ok(local.js.number(task.object.place()));
+        }
+    }
+}
+
+/// Answers the place of a task that was given up, or nothing when there are no more.
+fn next_abandoned(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (next, left) = {
+        let mut abandoned = local.abandoned.borrow_mut();
+        (abandoned.pop_front(), abandoned.len())
+    };
+    local.set(Shared::Abandoned, i32::try_from(left).unwrap_or(i32::MAX));
+    // The place is free from here on, and JavaScript reads it before it fills it anew.
+    Ok(next.map_or(local.js.undefined(), |object| local.js.number(object.place())))
+}
+
+/// Lists more places that are free again.
+fn list_freed(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    instance.list_freed()?;
+    Ok(instance.here()?.js.undefined())
+}
+
+/// Returns the text of an error of Callweir's own: `(kind, fields as JSON)`.
+fn describe(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let text = error::describe(&given.text(0)?, &given.text(1)?);
+    Ok(instance.here()?.js.text(&text))
+}
+
+/// Returns the text that a model may read of a thrown value.
+fn for_model(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let error = error::from_thrown(local, given.slot(0)?);
+    Ok(local.js.text(&error.for_model()))
+}
+
+/// Fails with the error of an argument: `(path, message)`.
+fn argument_error(_: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    Err(callweir::Error::invalid_argument(given.text(0)?, given.text(1)?))
+}
+
+/// Fails with the error of a value that is not JSON: `(path, message)`.
+fn not_json(_: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    Err(callweir::Error::not_json(given.text(0)?, given.text(1)?))
+}
+
+/// Fails with the error of a call that was cancelled.
+fn cancelled_error(_: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    Err(callweir::Error::cancelled())
+}
+
+/// Exports `connect`; Node calls it once for each load in each environment.
+///
+/// # Safety
+///
+/// Only Node calls it, with an environment that is alive on this thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn napi_register_module_v1(env: sys::napi_env, exports: Raw) -> Raw {
+    #[cfg(windows)]
+    // SAFETY: done once before any other function of Node's is called; the library stays loaded.
+    unsafe {
+        std::mem::forget(sys::setup());
+    }
+    let name = "connect";
+    let mut function = ptr::null_mut();
+    // SAFETY: the environment is alive on this thread, and the name is copied.
+    unsafe {
+        let status = sys::napi_create_function(
+            env,
+            name.as_ptr().cast(),
+            name.len().cast_signed(),
+            Some(connect),
+            ptr::null_mut(),
+            &raw mut function,
+        );
+        if status == sys::Status::napi_ok {
+            sys::napi_set_property(env, exports, Js::new(env).text(name), function);
+        }
+    }
+    exports
+}
+
+/// Tells Node which version of its interface the addon wants.
+#[unsafe(no_mangle)]
+pub extern "C" fn node_api_module_get_api_version_v1() -> i32 {
+    8
+}
+
+/// Connects one load of the package: `connect(lent functions, shared integers, target)`.
+unsafe extern "C" fn connect(env: sys::napi_env, info: sys::napi_callback_info) -> Raw {
+    let js = Js::new(env);
+    let mut values = [ptr::null_mut(); 3];
+    let mut count = values.len();
+    // SAFETY: the parts have room for what the function writes.
+    unsafe {
+        sys::napi_get_cb_info(
+            env,
+            info,
+            &raw mut count,
+            values.as_mut_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+        );
+    }
+    let [lent, integers, target] = values;
+    if let Some(instance) = Instance::new(js, lent, integers) {
+        native::bind(&instance, js, target, FUNCTIONS);
+    }
+    target
+}

@@ -1,0 +1,408 @@
+//! Runtimes by their ids: registrations, managed and manual calls, marks, flush and shutdown.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use callweir::{
+    EndOptions, Error, Family, Invocation, Limits, ManualCall, ManualOptions, Mark, Options, Outcome,
+    RegisterOptions, Registration, Result, Runtime,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::call::{TaskScope, context_of, duration};
+use crate::drive::{Driven, Output, Task, launch};
+use crate::foreign::{Callback, NodeCallObserver, NodeObserver, handler};
+use crate::host::{Environment, drain};
+use crate::instance::{Instance, Local};
+use crate::js::Raw;
+use crate::native::Arguments;
+use crate::scope::{flags, given_scope, keep, timestamp};
+use crate::value::{Default, Object};
+
+pub(crate) fn runtime_of(local: &Local, given: &Arguments<'_>, index: usize) -> Result<(Runtime, Default)> {
+    let known = local.runtimes.borrow().get(&given.id(index)?).cloned();
+    known.ok_or_else(|| Error::internal("no runtime of this id"))
+}
+
+/// The settings that were given; what was not given stays as it is. Times are in milliseconds.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Settings {
+    queue_events: Option<usize>,
+    queue_bytes: Option<usize>,
+    sanitizer_timeout: Option<f64>,
+    credential_headers: Option<Vec<String>>,
+    error_text: Option<bool>,
+}
+
+impl Settings {
+    fn read(given: &Arguments<'_>, index: usize) -> Result<Self> {
+        let text = given.text_or_none(index).unwrap_or_else(|| "{}".to_owned());
+        serde_json::from_str(&text).map_err(|error| Error::invalid_argument("$", error.to_string()))
+    }
+
+    fn over(self, old: &Options) -> Options {
+        let limits = Limits {
+            events: self.queue_events.unwrap_or(old.limits.events),
+            bytes: self.queue_bytes.unwrap_or(old.limits.bytes),
+            callback_time: self.sanitizer_timeout.map_or(old.limits.callback_time, duration),
+        };
+        Options {
+            limits,
+            credential_headers: self
+                .credential_headers
+                .unwrap_or_else(|| old.credential_headers.clone()),
+            error_text: self.error_text.unwrap_or(old.error_text),
+        }
+    }
+}
+
+/// Makes a runtime: `(settings, default)`.
+pub(crate) fn make(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let default = Default::default();
+    default.set(given.slot_or_none(1));
+    let options = Settings::read(given, 0)?.over(&Options::default());
+    let runtime = Runtime::with_host(options, Arc::new(Environment::new(instance)));
+    let id = local.new_id();
+    local.runtimes.borrow_mut().insert(id, (runtime, default));
+    #[allow(clippy::cast_precision_loss, reason = "ids stay far below 2^53")]
+    Ok(local.js.number(id as f64))
+}
+
+/// Lets go of a runtime that JavaScript no longer refers to.
+pub(crate) fn forget(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let gone = local.runtimes.borrow_mut().remove(&given.id(0)?);
+    drop(gone);
+    Ok(local.js.undefined())
+}
+
+/// Changes the settings that are given: `(runtime, settings, default)`.
+pub(crate) fn configure(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let converter = given.slot_or_none(2);
+    let (runtime, default) = runtime_of(local, given, 0)?;
+    runtime.configure(Settings::read(given, 1)?.over(&runtime.options()));
+    if converter.is_some() {
+        default.set(converter);
+    }
+    Ok(local.js.undefined())
+}
+
+/// Registers a callback: `(runtime, family, name, function, priority, scope, break chain)`.
+pub(crate) fn register(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let function = given.slot(3)?;
+    let (runtime, default) = runtime_of(local, given, 0)?;
+    let family: Family = given.text(1)?.parse()?;
+    let name = given.text(2)?;
+    let callback = Callback::new(
+        instance,
+        Some(function),
+        family.wire_name(),
+        name.as_str().into(),
+        &default,
+    );
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "JavaScript checked that it is an i32"
+    )]
+    let options = RegisterOptions {
+        priority: given.number(4)? as i32,
+        scope: given_scope(local, given, 5),
+        break_chain: given.flag(6),
+        component: None,
+    };
+    runtime.register(family, &name, handler(family, callback), &options)?;
+    Ok(local.js.undefined())
+}
+
+fn truth(local: &Local, flag: bool) -> Raw {
+    local.js.number(f64::from(u8::from(flag)))
+}
+
+/// Removes a callback, and answers 1 if it was there, else 0: `(runtime, family, name, scope)`.
+pub(crate) fn deregister(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let family: Family = given.text(1)?.parse()?;
+    let scope = given_scope(local, given, 3);
+    Ok(truth(
+        local,
+        runtime.deregister(family, &given.text(2)?, scope.as_ref()),
+    ))
+}
+
+/// Registers a subscriber: `(runtime, name, function, scope, of typed records)`.
+pub(crate) fn subscribe(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let function = given.slot(2)?;
+    let (runtime, default) = runtime_of(local, given, 0)?;
+    let name = given.text(1)?;
+    let callback = Callback::new(
+        instance,
+        Some(function),
+        "subscriber",
+        name.as_str().into(),
+        &default,
+    );
+    let scope = given_scope(local, given, 3);
+    if given.flag(4) {
+        runtime.subscribe_calls(&name, Arc::new(NodeCallObserver(callback)), scope.as_ref())?;
+    } else {
+        runtime.subscribe(&name, Arc::new(NodeObserver(callback)), scope.as_ref())?;
+    }
+    Ok(local.js.undefined())
+}
+
+/// Removes a subscriber, and answers 1 if it was there, else 0: `(runtime, name, scope)`.
+pub(crate) fn unsubscribe(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let scope = given_scope(local, given, 2);
+    Ok(truth(local, runtime.unsubscribe(&given.text(1)?, scope.as_ref())))
+}
+
+/// Writes events to a file as JSON lines: `(runtime, path, name)`.
+pub(crate) fn export_jsonl(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let target = callweir::export::jsonl::JsonLines::open(given.text(1)?)?;
+    runtime.subscribe(&given.text(2)?, target, None)?;
+    Ok(local.js.undefined())
+}
+
+/// Makes a managed call: `(task, object, runtime, name, arguments, parent, metadata, tool call id, signal)`.
+pub(crate) fn execute(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (id, object, arguments) = (given.id(0)?, given.slot(1)?, given.slot(4)?);
+    // The signal stands where a context would have it, between nothing and nothing.
+    let (context, token) = context_of(given, 6)?;
+    let (runtime, default) = runtime_of(local, given, 2)?;
+    let name: Arc<str> = given.text(3)?.into();
+    let work = Callback::new(instance, None, "func", name.clone(), &default);
+    let mut call = Invocation::new(name, Object::payload(arguments, &default), work);
+    call.context = context;
+    call.parent = given_scope(local, given, 5);
+    call.metadata = given.json_or_none(10)?;
+    call.tool_call_id = given.text_or_none(11).map(Into::into);
+    call.current = Some(Box::new(TaskScope {
+        instance: instance.clone(),
+        task: id,
+    }));
+    let mut task = Task::new(object, true);
+    task.token = token;
+    launch(instance, id, task, || {
+        Ok::<Driven, _>(Box::pin(async move {
+            call.execute(runtime).await.map(Output::Payload)
+        }))
+    })
+}
+
+/// Runs the guardrails of a tool call, or its request intercepts: `(task, object, runtime, name, arguments, parent,
+/// only guardrails)`.
+pub(crate) fn helper(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (id, object, arguments) = (given.id(0)?, given.slot(1)?, given.slot(4)?);
+    let (runtime, default) = runtime_of(local, given, 2)?;
+    let (name, parent) = (Arc::from(given.text(3)?), given_scope(local, given, 5));
+    let arguments = Object::payload(arguments, &default);
+    let guards = given.flag(6);
+    launch(instance, id, Task::new(object, true), || {
+        Ok::<Driven, _>(if guards {
+            let checked = callweir::conditional_execution(runtime, parent, name, arguments);
+            Box::pin(async move { checked.await.map(|()| Output::Nothing) })
+        } else {
+            let folded = callweir::request_intercepts(runtime, parent, name, arguments);
+            Box::pin(async move { folded.await.map(Output::Payload) })
+        })
+    })
+}
+
+/// Starts a manual call and answers its id: `(runtime, name, arguments, parent, metadata, tool call id, attributes,
+/// timestamp)`.
+pub(crate) fn start_call(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let arguments = given.slot(2)?;
+    let (runtime, default) = runtime_of(local, given, 0)?;
+    let options = ManualOptions {
+        parent: given_scope(local, given, 3),
+        metadata: given.json_or_none(4)?,
+        tool_call_id: given.text_or_none(5).map(Into::into),
+        attributes: flags(given, 6)?,
+        timestamp: timestamp(given, 7)?,
+    };
+    let arguments = Object::payload(arguments, &default);
+    let call = ManualCall::start(&runtime, given.text(1)?.into(), &arguments, options)?;
+    let id = local.new_id();
+    local.calls.borrow_mut().insert(id, (call, default));
+    #[allow(clippy::cast_precision_loss, reason = "ids stay far below 2^53")]
+    Ok(local.js.number(id as f64))
+}
+
+fn manual(local: &Local, given: &Arguments<'_>) -> Result<(ManualCall, Default)> {
+    let known = local.calls.borrow().get(&given.id(0)?).cloned();
+    known.ok_or_else(|| Error::internal("no manual call of this id"))
+}
+
+/// Keeps the scope of a manual call and answers its id.
+pub(crate) fn call_scope(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (call, _) = manual(local, given)?;
+    Ok(keep(local, call.scope().clone()))
+}
+
+/// Ends a manual call: `(call, result, error, outcome, timestamp)`.
+pub(crate) fn end_call(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (result, error) = (given.slot_or_none(1), given.slot_or_none(2));
+    let (call, default) = manual(local, given)?;
+    let outcome = given
+        .text_or_none(3)
+        .map(|outcome| outcome.parse::<Outcome>())
+        .transpose()?;
+    let error = error.map(|slot| crate::error::from_thrown(local, slot));
+    call.end(EndOptions {
+        result: result
+            .filter(|_| error.is_none())
+            .map(|slot| Object::payload(slot, &default)),
+        error,
+        outcome,
+        timestamp: timestamp(given, 4)?,
+    })?;
+    Ok(local.js.undefined())
+}
+
+/// Lets go of a manual call that JavaScript no longer refers to; it stays open until shutdown.
+pub(crate) fn forget_call(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let gone = local.calls.borrow_mut().remove(&given.id(0)?);
+    drop(gone);
+    Ok(local.js.undefined())
+}
+
+/// Emits a mark: `(runtime, name, data, metadata, parent, data schema, timestamp)`.
+pub(crate) fn mark(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let mark = Mark {
+        data: given.json_or_none(2)?,
+        metadata: given.json_or_none(3)?,
+        data_schema: given.json_or_none(5)?,
+        timestamp: timestamp(given, 6)?,
+    };
+    runtime.mark(given.text(1)?, given_scope(local, given, 4).as_ref(), mark);
+    Ok(local.js.undefined())
+}
+
+/// Waits for delivery, or stops: `(task, object, runtime, timeout, stop, inside a queued callback)`.
+pub(crate) fn flush(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (id, object) = (given.id(0)?, given.slot(1)?);
+    let (runtime, _) = runtime_of(local, given, 2)?;
+    let timeout = given.number_or_none(3).map(duration);
+    let stops = given.flag(4);
+    if given.flag(5) {
+        let text = "a sanitizer or subscriber cannot flush: it would wait for itself";
+        return Err(Error::would_deadlock(text));
+    }
+    launch(instance, id, Task::new(object, true), || {
+        Ok::<Driven, _>(Box::pin(async move {
+            let left = if stops {
+                runtime.shutdown(timeout.unwrap_or(EXIT_TIME)).await
+            } else {
+                runtime.flush(timeout).await
+            };
+            left.map(Output::Count)
+        }))
+    })
+}
+
+/// How long the end of a process may wait for what is queued.
+const EXIT_TIME: Duration = Duration::from_secs(5);
+/// How long it waits for JavaScript that only a running event loop would end.
+const STUCK_TIME: Duration = Duration::from_millis(100);
+
+/// Shuts every runtime of the instance down while the process ends: no event loop runs any more.
+pub(crate) fn exit(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let runtimes: Vec<_> = local
+        .runtimes
+        .borrow()
+        .values()
+        .map(|(runtime, _)| runtime.clone())
+        .collect();
+    let until = Instant::now() + EXIT_TIME;
+    for runtime in runtimes {
+        let mut stopping = Box::pin(runtime.shutdown(EXIT_TIME));
+        let (mut pending, mut since) = (usize::MAX, Instant::now());
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Pending = stopping.as_mut().poll(&mut cx) {
+            drain(instance, given)?;
+            let now = (runtime.counts().pending, Instant::now());
+            if now.0 != pending {
+                (pending, since) = now;
+            }
+            let is_stuck = now.1.duration_since(since) > STUCK_TIME;
+            if now.1 > until || is_stuck {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    Ok(local.js.undefined())
+}
+
+/// Renders registrations as JSON.
+pub(crate) fn lines(all: &[Registration]) -> String {
+    let render = |line: &Registration| {
+        json!({
+            "stage": line.stage,
+            "name": &*line.name,
+            "level": line.level,
+            "owner": line.owner.as_deref(),
+            "priority": line.priority,
+        })
+    };
+    all.iter().map(render).collect::<Value>().to_string()
+}
+
+/// Lists what is installed, as JSON.
+pub(crate) fn registrations(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    Ok(local.js.text(&lines(&runtime.registrations_list())))
+}
+
+/// Lists what applies to a call, as JSON: `(runtime, kind, scope)`.
+pub(crate) fn explain(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let explained = runtime.explain(&given.text(1)?, given_scope(local, given, 2).as_ref())?;
+    Ok(local.js.text(&lines(&explained)))
+}
+
+/// Returns the dispatcher's counters, as JSON.
+pub(crate) fn counts(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    let counts = runtime.counts();
+    let shown = json!({
+        "pending": counts.pending,
+        "pendingBytes": counts.pending_bytes,
+        "dropped": counts.dropped,
+        "skipped": counts.skipped,
+        "failures": counts.failures,
+    });
+    Ok(local.js.text(&shown.to_string()))
+}
+
+/// Says whether a runtime has been shut down, as 1 or 0.
+pub(crate) fn is_shut(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    let (runtime, _) = runtime_of(local, given, 0)?;
+    Ok(truth(local, runtime.is_shut()))
+}

@@ -1,0 +1,51 @@
+/** What programs give beside payloads: metadata, times, names. */
+
+import { checked, native } from "./native";
+import { Refused, stringify } from "./value";
+
+/** Fails with the error of an argument, naming its path. */
+export function wrongArgument(path: string, message: string): never {
+  checked(native.argumentError(path, message));
+  throw new TypeError(message);
+}
+
+/** Writes an optional value as JSON text at once; what is not JSON is an error with the path. */
+export function jsonText(value: unknown, convert?: (value: unknown) => unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  try {
+    return stringify(value, convert);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    checked(native.notJson(error.path(), error.why));
+    return undefined;
+  }
+}
+
+/** Returns milliseconds since 1970. */
+export function timestampOf(time: Date | number | undefined): number | undefined {
+  if (time === undefined) return undefined;
+  const milliseconds = Number(time);
+  if (Number.isNaN(milliseconds)) wrongArgument("$.timestamp", "expected a Date or milliseconds since 1970");
+  return milliseconds;
+}
+
+/** Checks a time limit in milliseconds. */
+export function timeoutOf(timeout: number | undefined): number | undefined {
+  if (timeout === undefined) return undefined;
+  if (typeof timeout !== "number" || !(timeout >= 0)) {
+    wrongArgument("$.timeout", "expected a number of milliseconds, 0 or more");
+  }
+  return timeout;
+}
+
+/** Checks that something is a function. */
+export function functionOf<F>(value: F, what: string): F {
+  if (typeof value !== "function") throw new TypeError(`${what} is not a function`);
+  return value;
+}
+
+/** Checks that something is a text. */
+export function textOf(value: unknown, what: string): string {
+  if (typeof value !== "string") throw new TypeError(`${what} is not a string`);
+  return value;
+}

@@ -1,0 +1,246 @@
+/** Values as JSON, for who reads a copy; and the copy that callbacks may edit. */
+
+import { types } from "node:util";
+
+/** The deepest nesting that counts as JSON; `MAX_DEPTH` in the core. */
+const MAX_DEPTH = 512;
+
+/** Says which value is not JSON, and why; never seen outside the package. */
+export class Refused {
+  /** The steps to the value, innermost first. */
+  readonly steps: (string | number)[] = [];
+  constructor(readonly why: string) {}
+
+  /** Returns the path of the value: `$.a[3]`. */
+  path(): string {
+    const step = (path: string, part: string | number) =>
+      typeof part === "number" ? `${path}[${part}]` : path + keyText(part);
+    return this.steps.reduceRight(step, "$");
+  }
+}
+
+function keyText(key: string): string {
+  return /^[\p{Alphabetic}\p{N}_-]+$/u.test(key) && !/^[0-9]/.test(key) ? `.${key}` : `[${quoted(key)}]`;
+}
+
+type Convert = ((value: unknown) => unknown) | undefined;
+
+/**
+ * Writes a value as JSON text; `undefined` is null at the top.
+ *
+ * What JSON has no form for is `Refused`, unless `convert` gives something else for it.
+ */
+export function stringify(value: unknown, convert: Convert): string {
+  return value === undefined ? "null" : write(value, convert, []);
+}
+
+/** Quotes a text; a lone surrogate becomes U+FFFD. */
+function quoted(text: string): string {
+  return JSON.stringify(text.isWellFormed() ? text : text.toWellFormed());
+}
+
+function write(value: unknown, convert: Convert, around: object[]): string {
+  switch (typeof value) {
+    case "string":
+      return quoted(value);
+    case "number":
+      if (!Number.isFinite(value)) throw new Refused(`${value} is not a JSON number`);
+      return String(value);
+    case "boolean":
+      return value ? "true" : "false";
+    case "bigint":
+      if (value >= 1n << 64n || value < -(1n << 63n)) throw new Refused("an integer beyond 64 bits");
+      return String(value);
+    case "object":
+      return value === null ? "null" : writeObject(value, convert, around);
+    default:
+      return writeOther(value, convert, around);
+  }
+}
+
+function writeObject(value: object, convert: Convert, around: object[]): string {
+  if (around.length >= MAX_DEPTH) throw new Refused(`nested deeper than ${MAX_DEPTH}`);
+  if (around.includes(value)) throw new Refused("a value that contains itself");
+  around.push(value);
+  const text = Array.isArray(value) ? writeArray(value, convert, around) : writeKeyed(value, convert, around);
+  around.pop();
+  return text;
+}
+
+function below<T>(step: string | number, body: () => T): T {
+  try {
+    return body();
+  } catch (error) {
+    const refused = error instanceof Refused ? error : new Refused(`reading it threw ${typeName(error)}`);
+    refused.steps.push(step);
+    throw refused;
+  }
+}
+
+function writeArray(array: unknown[], convert: Convert, around: object[]): string {
+  let text = "[";
+  for (let index = 0; index < array.length; index++) {
+    const item = below(index, () => write(array[index], convert, around));
+    text += index === 0 ? item : `,${item}`;
+  }
+  return `${text}]`;
+}
+
+function writeKeyed(value: object, convert: Convert, around: object[]): string {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  const isPlain = prototype === Object.prototype || prototype === null;
+  if (!isPlain) {
+    // Bytes, whatever they say of themselves: as text they would be many times as long.
+    if (ArrayBuffer.isView(value) || types.isAnyArrayBuffer(value)) return writeOther(value, convert, around);
+    if (types.isDate(value)) return writeDate(value);
+  }
+  const { toJSON } = value as { toJSON?: unknown };
+  if (typeof toJSON === "function") return write(toJSON.call(value, ""), convert, around);
+  if (!isPlain && losesContent(value)) return writeOther(value, convert, around);
+  let text = "{";
+  for (const key of Object.keys(value)) {
+    const item = below(key, () => {
+      const property = (value as Record<string, unknown>)[key];
+      return property === undefined ? undefined : write(property, convert, around);
+    });
+    if (item !== undefined) text += `${text === "{" ? "" : ","}${quoted(key)}:${item}`;
+  }
+  return `${text}}`;
+}
+
+function writeDate(date: Date): string {
+  const time = Date.prototype.getTime.call(date);
+  if (Number.isNaN(time)) throw new Refused("an invalid date");
+  return `"${new Date(time).toISOString()}"`;
+}
+
+/** Says whether an object holds something beside its properties, which JSON would lose. */
+function losesContent(value: object): boolean {
+  return (
+    types.isMap(value) ||
+    types.isSet(value) ||
+    types.isPromise(value) ||
+    types.isRegExp(value) ||
+    types.isWeakMap(value) ||
+    types.isWeakSet(value) ||
+    types.isBoxedPrimitive(value) ||
+    types.isMapIterator(value) ||
+    types.isSetIterator(value) ||
+    types.isGeneratorObject(value) ||
+    types.isNativeError(value) ||
+    value instanceof WeakRef
+  );
+}
+
+/** Writes what has no form of its own by the runtime's converter. */
+function writeOther(value: unknown, convert: Convert, around: object[]): string {
+  if (convert !== undefined && value !== undefined && around.length < MAX_DEPTH) {
+    const converted = converting(value, convert);
+    if (converted !== undefined && converted !== value) {
+      around.push(convert);
+      const text = write(converted, convert, around);
+      around.pop();
+      return text;
+    }
+  }
+  throw new Refused(`${typeName(value)} has no JSON form`);
+}
+
+function converting(value: unknown, convert: (value: unknown) => unknown): unknown {
+  try {
+    return convert(value);
+  } catch (error) {
+    throw new Refused(`its conversion threw ${typeName(error)}`);
+  }
+}
+
+/** Names the class or type of a value as the language shows it. */
+export function typeName(value: unknown): string {
+  if (value === null) return "null";
+  if (typeof value !== "object") return typeof value;
+  try {
+    const { constructor } = value;
+    return typeof constructor === "function" && constructor.name !== "" ? constructor.name : "Object";
+  } catch {
+    return "Object";
+  }
+}
+
+/** What marks texts that stand for something else; `MARK` in `src/value/exact.rs`. */
+const MARK = "\u0000\u0001";
+const ESCAPED_MARK = JSON.stringify(MARK).slice(1, -1);
+
+/** Reads JSON text of Rust's; integers beyond the safe range become `BigInt`. */
+export function parse(text: string): unknown {
+  return JSON.parse(text, text.includes(ESCAPED_MARK) ? unmark : undefined) as unknown;
+}
+
+function unmark(_: string, value: unknown): unknown {
+  if (typeof value !== "string" || !value.startsWith(MARK)) return value;
+  const rest = value.slice(MARK.length + 1);
+  return value[MARK.length] === "n" ? BigInt(rest) : rest;
+}
+
+/** From this depth on, containers seen before are remembered: a value may contain itself. */
+const REMEMBER = 16;
+
+/** Copies arrays and plain objects, all the way down; everything else goes by reference. */
+export function isolate(value: unknown): unknown {
+  return copy(value, 0, undefined);
+}
+
+function copy(value: unknown, depth: number, seen: Map<object, object> | undefined): unknown {
+  if (typeof value !== "object" || value === null || depth > MAX_DEPTH || types.isProxy(value)) return value;
+  if (depth >= REMEMBER) {
+    seen ??= new Map();
+    const known = seen.get(value);
+    if (known !== undefined) return known;
+  }
+  if (Array.isArray(value)) {
+    const made = Array.prototype.slice.call(value) as unknown[];
+    seen?.set(value, made);
+    for (let index = 0; index < made.length; index++) {
+      const item = made[index];
+      if (typeof item === "object" && item !== null) made[index] = copy(item, depth + 1, seen);
+    }
+    return made;
+  }
+  return isPlainObject(value) ? copyObject(value as Record<string, unknown>, depth, seen) : value;
+}
+
+function copyObject(value: Record<string, unknown>, depth: number, seen: Map<object, object> | undefined): unknown {
+  let made: Record<string, unknown>;
+  try {
+    made = { ...value };
+  } catch {
+    // A getter that throws is copied as it is, and throws when somebody asks.
+    made = Object.defineProperties({}, Object.getOwnPropertyDescriptors(value)) as Record<string, unknown>;
+    return made;
+  }
+  if (Object.getPrototypeOf(value) === null) Object.setPrototypeOf(made, null);
+  seen?.set(value, made);
+  for (const key in made) {
+    const item = made[key];
+    if (typeof item !== "object" || item === null) continue;
+    const copied = copy(item, depth + 1, seen);
+    if (key === "__proto__") {
+      Object.defineProperty(made, key, { value: copied, writable: true, enumerable: true, configurable: true });
+    } else {
+      made[key] = copied;
+    }
+  }
+  return made;
+}
+
+/** Says whether an object is a JSON container, of this realm or another. */
+function isPlainObject(value: object): boolean {
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  if (prototype === Object.prototype || prototype === null) return true;
+  return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, "hasOwnProperty");
+}
+
+/** Lists the keys of an object as JSON text; nothing for what is no object. */
+export function keysOf(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  return JSON.stringify(Object.keys(value));
+}
