@@ -1,7 +1,13 @@
 /** What the tests of the Node door share. */
 
 import assert from "node:assert/strict";
-import { setImmediate as turn } from "node:timers/promises";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, afterEach } from "node:test";
+import { setImmediate as turn, setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 
 import { Runtime, registrations, subscribers, tools } from "callweir";
 
@@ -171,4 +177,111 @@ export async function within(promise, milliseconds = 10_000) {
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Waits; without a number it gives way once. */
+export const pause = (milliseconds = 0) => (milliseconds === 0 ? turn() : sleep(milliseconds));
+
+/** Clears the default runtime after each test of a file. */
+export function clearAfterEach() {
+  afterEach(async () => {
+    clear();
+    await subscribers.flush(10_000);
+  });
+}
+
+/** Fails if the function takes longer than so many milliseconds; gives what it gave. */
+export async function atMost(milliseconds, fn) {
+  const started = performance.now();
+  const result = await fn();
+  const took = performance.now() - started;
+  assert.ok(took < milliseconds, `took ${took.toFixed(0)} ms, more than ${milliseconds}`);
+  return result;
+}
+
+/** Notes the largest gap between two turns of the loop; `stop` gives it, in milliseconds. */
+export function heartbeat(every = 10) {
+  let last = performance.now();
+  let largest = 0;
+  const beat = () => {
+    const now = performance.now();
+    largest = Math.max(largest, now - last);
+    last = now;
+  };
+  const timer = setInterval(beat, every);
+  return {
+    stop() {
+      clearInterval(timer);
+      beat();
+      return largest;
+    },
+  };
+}
+
+/** Runs a program to its end, and says how it ended; it is killed when it takes too long. */
+export function run(program, given, { timeout = 30_000, env = {} } = {}) {
+  return new Promise((resolve, reject) => {
+    const started = performance.now();
+    const own = { NODE_OPTIONS: "", NODE_TEST_CONTEXT: undefined };
+    const child = spawn(program, given, {
+      env: { ...process.env, ...own, ...env },
+      timeout,
+      killSignal: "SIGKILL",
+    });
+    const texts = { stdout: "", stderr: "" };
+    for (const name of ["stdout", "stderr"]) {
+      child[name].setEncoding("utf8").on("data", (text) => (texts[name] += text));
+    }
+    child.on("error", reject);
+    child.on("close", (code, signal) => resolve({ code, signal, took: performance.now() - started, ...texts }));
+  });
+}
+
+/** The path of a script of the folder `scripts`. */
+export const scriptPath = (name) => fileURLToPath(new URL(`scripts/${name}`, import.meta.url));
+
+/** Runs a script of the folder `scripts` under Node: its name, then what it is given. */
+export function script(name, given = [], { flags = [], ...options } = {}) {
+  return run(process.execPath, [...flags, scriptPath(name), ...given.map(String)], options);
+}
+
+/** Gives what a program printed, after checking that it ended well and wrote nothing on stderr. */
+export function clean(done, code = 0) {
+  const ended = { code: done.code, signal: done.signal, stderr: done.stderr };
+  assert.deepEqual(ended, { code, signal: null, stderr: "" }, `${done.stdout}\n${done.stderr}`);
+  return done.stdout;
+}
+
+/** Makes a folder that is gone after the tests of the file; gives the path of a file in it. */
+export function temporary() {
+  const folder = mkdtempSync(join(tmpdir(), "callweir-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return (name) => join(folder, name);
+}
+
+/** Reads a file of one JSON value a line. */
+export function readLines(path) {
+  const text = readFileSync(path, "utf8");
+  assert.ok(text === "" || text.endsWith("\n"), "the last line is whole");
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+}
+
+/** Counts the pairs of start and end in wire events, after checking that no start or end is alone. */
+export function pairsIn(events) {
+  const ids = (category) =>
+    events
+      .filter((one) => one.scope_category === category)
+      .map((one) => one.uuid)
+      .sort();
+  assert.deepEqual(ids("start"), ids("end"));
+  return ids("start").length;
+}
+
+/** Lists the ends, each with its name and outcome. */
+export function outcomesIn(events) {
+  const ends = events.filter((one) => one.scope_category === "end");
+  return ends.map((one) => `${one.name} ${one.metadata["callweir.outcome"]}`);
 }
