@@ -56,6 +56,7 @@ export {
   type RegisterOptions,
   type Registration,
   type Signal,
+  type SignalLike,
   type Transform,
   Verdict,
 } from "./types";

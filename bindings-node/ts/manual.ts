@@ -37,11 +37,15 @@ export class ManualCall {
   /** The scope of the call. */
   readonly scope: ScopeHandle;
 
-  /** @internal */
-  constructor(id: number, around: Place | undefined) {
+  private constructor(id: number, around: Place | undefined) {
     this.#id = id;
     this.scope = new ScopeHandle(checked(native.callScope(id)), around, true);
     calls.register(this, id);
+  }
+
+  /** @internal */
+  static of(id: number, around: Place | undefined): ManualCall {
+    return new ManualCall(id, around);
   }
 
   /** The id of the call. */

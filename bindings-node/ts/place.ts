@@ -6,35 +6,36 @@ import { checked, native, NO_PLACE, put, whenCollected } from "./native";
 import type { Outcome, ScopeType } from "./types";
 import { jsonText, timestampOf } from "./convert";
 
-/** The places of the running code; each is immutable, so that siblings cannot disturb each other. */
+/** The places of the running code; each is immutable, so that siblings cannot disturb each other. @internal */
 export const places = new AsyncLocalStorage<Place | undefined>();
 
-/** A place. */
+/** A place. Programs get places from functions, and make none. */
 export abstract class Place {
-  /** How many callbacks of the dispatcher lie behind it. */
+  protected constructor() {}
+  /** How many callbacks of the dispatcher lie behind it. @internal */
   abstract readonly echo: number;
-  /** The place around it. */
+  /** The place around it. @internal */
   abstract readonly around: Place | undefined;
-  /** Returns how native functions know its scope: an id, a negative task number, or 0 for none. */
+  /** Returns how native functions know its scope: an id, a negative task number, or 0 for none. @internal */
   abstract scopeNumber(): number;
-  /** Returns the innermost scope. */
+  /** Returns the innermost scope. @internal */
   abstract handle(): ScopeHandle | undefined;
-  /** Returns the innermost call. */
+  /** Returns the innermost call. @internal */
   abstract call(): ScopeHandle | undefined;
 }
 
-/** Returns how native functions know the current scope. */
+/** Returns how native functions know the current scope. @internal */
 export function currentNumber(): number {
   const place = places.getStore();
   return place === undefined ? 0 : place.scopeNumber();
 }
 
-/** Returns how native functions know a scope that was given, or the current one. */
+/** Returns how native functions know a scope that was given, or the current one. @internal */
 export function numberOf(scope: ScopeHandle | undefined): number {
   return scope === undefined ? currentNumber() : scope.scopeNumber();
 }
 
-/** Returns how native functions know a scope that was given, or none. */
+/** Returns how native functions know a scope that was given, or none. @internal */
 export function ownerOf(scope: ScopeHandle | undefined): number {
   return scope === undefined ? 0 : scope.scopeNumber();
 }
@@ -180,7 +181,7 @@ export class ScopeHandle extends Place {
   }
 }
 
-/** A place inside a queued callback. */
+/** A place inside a queued callback. @internal */
 export class Queued extends Place {
   readonly echo: number;
   constructor(readonly around: Place | undefined) {
@@ -198,7 +199,7 @@ export class Queued extends Place {
   }
 }
 
-/** Makes the nearest open scope around `handle` current, if `handle` is. */
+/** Makes the nearest open scope around `handle` current, if `handle` is. @internal */
 export function stepOut(handle: ScopeHandle): void {
   if (places.getStore() !== handle) return;
   let place = handle.around;

@@ -71,7 +71,7 @@ export class ToolRegistry {
   register(...items: (Tool | ToolRegistry | ((args: any, context: ToolContext) => unknown))[]): this {
     const taken = items.map((item) => {
       if (item instanceof ToolRegistry || item instanceof Tool) return item;
-      if (typeof item === "function") return new Tool({}, item);
+      if (typeof item === "function") return Tool.of({}, item);
       throw new TypeError("expected a tool, a function or a registry");
     });
     const described = taken.map((item) =>

@@ -249,7 +249,7 @@ export class Runtime {
         timestampOf(options.timestamp),
       ),
     );
-    return new ManualCall(id, options.scope ?? places.getStore());
+    return ManualCall.of(id, options.scope ?? places.getStore());
   }
 
   /** Opens a scope; it is not made current. */

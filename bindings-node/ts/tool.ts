@@ -41,8 +41,7 @@ export class Tool<A = any, R = any> {
   readonly call: (args: any, context: ToolContext) => unknown;
   readonly #parameters: string;
 
-  /** @internal */
-  constructor(options: ToolOptions<any>, fn: (args: A, context: ToolContext) => R) {
+  private constructor(options: ToolOptions<any>, fn: (args: A, context: ToolContext) => R) {
     this.execute = functionOf(fn, "a tool's function");
     const { parameters = { type: "object" } } = options;
     const schema: unknown = parameters;
@@ -55,6 +54,11 @@ export class Tool<A = any, R = any> {
     });
     this.#parameters = jsonText(this.descriptor.parameters) ?? "null";
     this.call = isStandard(schema) ? this.#validating(schema) : (this.execute as typeof this.call);
+  }
+
+  /** @internal */
+  static of<A, R>(options: ToolOptions<any>, fn: (args: A, context: ToolContext) => R): Tool<A, R> {
+    return new Tool(options, fn);
   }
 
   /** The tool's name. */
@@ -107,5 +111,5 @@ export function tool(
   options: ToolOptions<any> | ((args: any, context: ToolContext) => unknown),
   fn?: (args: any, context: ToolContext) => unknown,
 ): Tool {
-  return typeof options === "function" ? new Tool({}, options) : new Tool(options, functionOf(fn!, "a tool's function"));
+  return typeof options === "function" ? Tool.of({}, options) : Tool.of(options, functionOf(fn!, "a tool's function"));
 }
