@@ -48,7 +48,8 @@ export function scope<T>(name: string, given: ScopeOptions | Type | Body<T>, fn?
         handle.close(handle.output);
         return value;
       };
-      return Promise.resolve(result).then(closed, failed) as T;
+      // What is only a thenable begins when it is awaited: inside the scope.
+      return places.run(handle, () => Promise.resolve(result)).then(closed, failed) as T;
     }
   } catch (error) {
     return failed(error);
