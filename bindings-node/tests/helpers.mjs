@@ -233,7 +233,9 @@ export function run(program, given, { timeout = 30_000, env = {} } = {}) {
       child[name].setEncoding("utf8").on("data", (text) => (texts[name] += text));
     }
     child.on("error", reject);
-    child.on("close", (code, signal) => resolve({ code, signal, took: performance.now() - started, ...texts }));
+    child.on("close", (code, signal) => {
+      resolve({ code, signal, took: performance.now() - started, ...texts });
+    });
   });
 }
 
