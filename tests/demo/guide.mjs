@@ -1,6 +1,6 @@
-// Tool middleware in one page: an audit log, a caller policy, a time limit and a concurrency limit, five calls.
+// Tool middleware in one page: an audit log, a caller policy, a time limit and a concurrency limit.
 //
-// The tools work on a file of rows; two callers call them.
+// The tools work on a file of rows; two callers make five calls.
 
 import { appendFile, readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,7 +1,7 @@
 // Replays a hundred recorded runs of an airline support agent.
 //
-// Every tool call of theirs goes through a registry, under one scope for each run, and the events go to a file
-// that must not hold private data.
+// Every tool call of theirs goes through a registry, under one scope for each run.
+// The events go to a file that must not hold private data.
 
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -25,7 +25,7 @@ const NO_DATE = "<date of birth>";
 /** Dollars that a certificate may be worth without a person who agrees. */
 const CERTIFICATE_LIMIT = 100;
 
-/** Reads a run, and pairs each call with the tool message that follows it: an id may occur twice in one run. */
+/** Reads a run, and pairs each call with the tool message after it: an id may occur twice in one run. */
 function readRun(line) {
   const { task, trial, messages } = JSON.parse(line);
   const calls = messages.flatMap((message, index) =>
