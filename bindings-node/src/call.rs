@@ -7,8 +7,8 @@ use callweir::{CancellationToken, Error, Next, Result, Scope, ToolCall, ToolCont
 
 use crate::drive::{Driven, Output, Task, launch};
 use crate::instance::{Instance, Lent, Local};
-use crate::js::Raw;
-use crate::native::Arguments;
+use crate::js::{NOTHING, Raw};
+use crate::native::{Arguments, wrong};
 use crate::value::{Default, NO_PLACE, Object, Slot, held};
 
 /// What a `next` runs: the rest of a chain, and the call as its callback got it.
@@ -28,23 +28,35 @@ impl Proceed {
     }
 }
 
-/// Runs the rest of a chain from inside a callback: `(task, object, frame, arguments, changed, context...)`.
+/// Runs the rest of a chain from inside a callback; the shared numbers are task, object, frame, arguments.
 ///
-/// Without arguments the call goes on as the callback got it; `changed` says whether there is another context.
+/// Without arguments the call goes on as the callback got it.
 pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    go_on(instance, given, |_| Ok(None))
+}
+
+/// Like [`proceed`], with another context: `(caller id, metadata, signal, deadline)`.
+pub(crate) fn proceed_with(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    go_on(instance, given, |given| context_of(given, 0).map(Some))
+}
+
+type Changed = Option<(ToolContext, Option<CancellationToken>)>;
+
+fn go_on(
+    instance: &Arc<Instance>,
+    given: &Arguments<'_>,
+    context: impl FnOnce(&Arguments<'_>) -> Result<Changed>,
+) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object, frame) = (given.id(0)?, given.slot(1)?, given.id(2)?);
-    let (arguments, changed) = (given.slot_or_none(3), given.flag(4));
+    let (id, frame) = (Arguments::given_id(local, 0), Arguments::given_id(local, 2));
+    let object = given.given_slot(local, 1).ok_or_else(|| wrong(1, "a place"))?;
+    let arguments = given.given_slot(local, 3);
     let (next, mut call, default) = {
         let mut frames = local.frames.borrow_mut();
         let frame = frames.get_mut(&frame);
         let Some((frame, proceed)) = frame.and_then(|frame| {
             let proceed = frame.proceed.as_ref()?;
-            let parts = (
-                proceed.next.clone(),
-                proceed.call.clone(),
-                proceed.default.clone(),
-            );
+            let parts = (proceed.next.clone(), proceed.call.clone(), proceed.default.clone());
             Some((frame, parts))
         }) else {
             drop(frames);
@@ -57,9 +69,7 @@ pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result
         call = call.with_arguments(Object::payload(arguments, &default));
     }
     let mut task = Task::new(object, false);
-    if changed {
-        let (context, token) = context_of(given, 5)?;
-        // A signal that was there before is enforced further out; only another one needs a token of its own.
+    if let Some((context, token)) = context(given)? {
         task.token = token;
         call = call.with_context(context);
     }
@@ -184,5 +194,5 @@ pub(crate) fn cancel(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<
     if let Some(token) = token {
         token.cancel();
     }
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
