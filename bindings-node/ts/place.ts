@@ -63,6 +63,7 @@ export interface CloseOptions {
 
 /** A handle of a scope. There is one for each scope. */
 export class ScopeHandle extends Place {
+  readonly #echo: number;
   readonly #id: number;
   readonly #around: Place | undefined;
   readonly #isCall: boolean;
@@ -72,6 +73,7 @@ export class ScopeHandle extends Place {
   /** @internal */
   constructor(id: number, around: Place | undefined, isCall: boolean) {
     super();
+    this.#echo = around === undefined ? 0 : around.echo;
     this.#id = id;
     this.#around = around;
     this.#isCall = isCall;
@@ -80,7 +82,7 @@ export class ScopeHandle extends Place {
 
   /** @internal */
   get echo(): number {
-    return this.#around?.echo ?? 0;
+    return this.#echo;
   }
 
   /** @internal */
@@ -100,7 +102,13 @@ export class ScopeHandle extends Place {
 
   /** @internal */
   call(): ScopeHandle | undefined {
-    return this.#isCall ? this : this.#around?.call();
+    // A loop: scopes may be nested deeper than functions can call each other.
+    let place: Place | undefined = this;
+    while (place instanceof ScopeHandle) {
+      if (place.#isCall) return place;
+      place = place.#around;
+    }
+    return place?.call();
   }
 
   get #known(): Facts {
