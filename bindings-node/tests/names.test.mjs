@@ -183,7 +183,7 @@ const fieldsOf = (list) => list.split(", ").filter(Boolean).map((field) => JSON.
 /** What a constructor takes: a text for each field, or the message where there is none. */
 const given = (fields) => (fields.length > 0 ? fields.map((field) => `the ${field}`) : [undefined]);
 
-test("C-79 ERR-1: there is a class for each kind of the core, and for no other", () => {
+test("C-79 ERR-3: there is a class for each kind of the core, and for no other", () => {
   const classes = Object.values(callweir).filter(
     (value) => typeof value === "function" && value.prototype instanceof CallweirError,
   );
@@ -195,7 +195,7 @@ test("C-79 ERR-1: there is a class for each kind of the core, and for no other",
 for (const [kind, code, parent, list] of KINDS) {
   const fields = fieldsOf(list);
 
-  test(`C-79 ERR-1: ${kind} has the parent, code, name and fields of the core's table`, () => {
+  test(`C-79 ERR-3: ${kind} has the parent, code, name and fields of the core's table`, () => {
     const Kind = callweir[kind];
     assert.equal(callweir.ERRORS[kind], Kind);
     assert.equal(Object.getPrototypeOf(Kind), parent === "Error" ? CallweirError : callweir[parent]);
@@ -213,7 +213,7 @@ for (const [kind, code, parent, list] of KINDS) {
     assert.equal(callweir.forModel(error), error.forModel());
   });
 
-  test(`C-79 ERR-1: ${kind} takes another text and code`, () => {
+  test(`C-79 ERR-3: ${kind} takes another text and code`, () => {
     const Kind = callweir[kind];
     const error = new Kind(...given(fields), { message: "another text", code: "another_code" });
     assert.deepEqual([error.message, error.code, error.kind], ["another text", "another_code", kind]);

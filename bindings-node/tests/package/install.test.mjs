@@ -1,11 +1,11 @@
 /** The installed package: each way to load it, on each Node, and what it says where it cannot be loaded. */
 
 import assert from "node:assert/strict";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { copied, HERE, install, mustRun, obtained, pack, project, run, SOURCE } from "./packages.mjs";
+import { copied, HERE, install, manifest, mustRun, obtained, pack, project, run, SOURCE } from "./packages.mjs";
 
 const { main, addon } = pack();
 const installed = install(project(), main.tarball, addon.tarball);
@@ -35,7 +35,7 @@ const NAMES = JSON.parse(mustRun(process.execPath, ["-p", LIST], { cwd: installe
 /** Each way to load the package, as a program that prints 42. */
 const WAYS = {
   "require.cjs": `const cw = require("callweir");${CALLS}`,
-  "destructured.cjs": `const { ToolRegistry, tool } = require("callweir"); const cw = { ToolRegistry, tool };${CALLS}`,
+  "parts.cjs": `const { ToolRegistry, tool } = require("callweir"); const cw = { ToolRegistry, tool };${CALLS}`,
   "dynamic.cjs": `import("callweir").then((cw) => {${CALLS}});`,
   "named.mjs": `import { ToolRegistry, tool } from "callweir"; const cw = { ToolRegistry, tool };${CALLS}`,
   "all.mjs": `import * as cw from "callweir";${CALLS}`,
@@ -44,7 +44,7 @@ const WAYS = {
   "nothing.mjs": `import "callweir"; console.log(42);`,
 };
 
-/** Every name at once, with one class, one default runtime and one list of entries for both kinds of module. */
+/** Every name at once; one class, default runtime and list of entries for both kinds of module. */
 const INSTANCE = `
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -85,7 +85,8 @@ for (const { version, program, skip } of nodes) {
 }
 
 test("C-76: only what is exported can be loaded", () => {
-  const { code, stderr } = run(process.execPath, ["-e", `require("callweir/dist/native.js")`], { cwd: installed });
+  const inner = `require("callweir/dist/native.js")`;
+  const { code, stderr } = run(process.execPath, ["-e", inner], { cwd: installed });
   assert.equal(code, 1);
   assert.match(stderr, /ERR_PACKAGE_PATH_NOT_EXPORTED/);
   mustRun(process.execPath, ["-e", `require("callweir/package.json").version.at(0)`], { cwd: installed });
@@ -93,7 +94,8 @@ test("C-76: only what is exported can be loaded", () => {
 
 /** Loads the package where it cannot be loaded, and returns the error's message. */
 function failure(folder, ...args) {
-  const script = `try { require("callweir"); } catch (error) { console.log(error.message); process.exitCode = 3; }`;
+  const caught = "console.log(error.message); process.exitCode = 3;";
+  const script = `try { require("callweir"); } catch (error) { ${caught} }`;
   const { code, stdout, stderr } = run(process.execPath, [...args, "-e", script], { cwd: folder });
   assert.deepEqual({ code, stderr }, { code: 3, stderr: "" });
   return stdout;
@@ -108,7 +110,7 @@ test("C-76: a missing platform package is an error that says so, and what was tr
   assert.match(message, /Tried:\n.*Cannot find module 'callweir-/s);
 });
 
-test("C-76: the package installs without its platform package, and says at first load what is missing", () => {
+test("C-76: the package installs without its platform package, and says so when loaded", () => {
   const alone = install(project(), main.tarball);
   assert.match(failure(alone), /optional dependency/);
 });
@@ -129,6 +131,6 @@ test("C-76: on a Node below the minimum the first load names both versions", () 
   const versions = `{ ...process.versions, node: "18.20.8" }`;
   writeFileSync(old, `Object.defineProperty(process, "versions", { value: ${versions} });`);
   const message = failure(installed, "--require", old);
-  const [, oldest] = JSON.parse(readFileSync(join(SOURCE, "package.json"), "utf8")).engines.node.match(/^>=(\d+)$/);
+  const [, oldest] = manifest(SOURCE).engines.node.match(/^>=(\d+)$/);
   assert.ok(message.includes("18.20.8") && message.includes(`Node.js ${oldest}`), message);
 });
