@@ -1,6 +1,6 @@
 /**
- * Prepares the packages for `npm pack` and `npm publish`: `npm run stage`, or `node npm/prepare.mjs [folder]`; the
- * folder is `target/npm` by default.
+ * Prepares the packages for `npm pack` and `npm publish`: `npm run stage`, or `node npm/prepare.mjs [folder]`;
+ * the folder is `target/npm` by default.
  *
  * Each package gets a folder of its own there: `callweir`, and one for each platform whose addon lies in
  * `bindings-node`; publish those of the platforms first. Only the prepared `callweir` names them as optional

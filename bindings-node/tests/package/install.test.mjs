@@ -5,7 +5,8 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { copied, HERE, install, manifest, mustRun, obtained, pack, project, run, SOURCE } from "./packages.mjs";
+import { copied, HERE, install, manifest, mustRun } from "./packages.mjs";
+import { obtained, pack, project, run, SOURCE } from "./packages.mjs";
 
 const { main, addon } = pack();
 const installed = install(project(), main.tarball, addon.tarball);
@@ -29,15 +30,17 @@ const registry = new cw.ToolRegistry().register(cw.tool({ name: "double" }, asyn
 registry.dispatch("double", { n: 21 }).then((result) => console.log(result));
 `;
 
+const PARTS = `const cw = { tool, ToolRegistry };${CALLS}`;
+
 const LIST = `JSON.stringify(Object.keys(require("callweir")))`;
 const NAMES = JSON.parse(mustRun(process.execPath, ["-p", LIST], { cwd: installed }));
 
 /** Each way to load the package, as a program that prints 42. */
 const WAYS = {
   "require.cjs": `const cw = require("callweir");${CALLS}`,
-  "parts.cjs": `const { ToolRegistry, tool } = require("callweir"); const cw = { ToolRegistry, tool };${CALLS}`,
+  "parts.cjs": `const { tool, ToolRegistry } = require("callweir");${PARTS}`,
   "dynamic.cjs": `import("callweir").then((cw) => {${CALLS}});`,
-  "named.mjs": `import { ToolRegistry, tool } from "callweir"; const cw = { ToolRegistry, tool };${CALLS}`,
+  "named.mjs": `import { tool, ToolRegistry } from "callweir";${PARTS}`,
   "all.mjs": `import * as cw from "callweir";${CALLS}`,
   "default.mjs": `import cw from "callweir";${CALLS}`,
   "dynamic.mjs": `const cw = await import("callweir");${CALLS}`,
