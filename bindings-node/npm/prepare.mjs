@@ -1,5 +1,5 @@
 /**
- * Prepares the packages for `npm pack` and `npm publish`: `npm run stage`, or `node npm/prepare.mjs [folder]`;
+ * Prepares the packages for `npm pack` and `npm publish`: `npm run stage` or `node npm/prepare.mjs [folder]`;
  * the folder is `target/npm` by default.
  *
  * Each package gets a folder of its own there: `callweir`, and one for each platform whose addon lies in
