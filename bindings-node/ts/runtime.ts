@@ -1,7 +1,7 @@
 /** Runtimes: registrations, scopes and the dispatcher that belong together. */
 
 import { ManualCall, type ManualOptions } from "./manual";
-import { functionOf, jsonText, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
+import { functionOf, jsonText, maybeTextOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
 import type { AtofEvent, CallRecord } from "./events";
 import type { Family, FamilyCallbacks } from "./generated/families";
 import { checked, native, NO_PLACE, put, putMaybe, whenCollected } from "./native";
@@ -210,7 +210,7 @@ export class Runtime {
           currentNumber(),
           ...context,
           metadata,
-          options.toolCallId,
+          maybeTextOf(options.toolCallId, "a tool call's id"),
         ),
       );
     } catch (error) {
@@ -229,6 +229,7 @@ export class Runtime {
   }
 
   #helper<R>(name: string, args: unknown, guards: boolean): Promise<R> {
+    if (typeof name !== "string") return Promise.reject(new TypeError("a call's name is not a string"));
     const task = new Task(this.number, name, places.getStore(), undefined, undefined, undefined);
     return begin<R>(task, (object) =>
       native.helper(task.number, object, this.number, name, put(args), currentNumber(), guards),
@@ -244,7 +245,7 @@ export class Runtime {
         put(args),
         numberOf(options.scope),
         this.#json(options.metadata),
-        options.toolCallId,
+        maybeTextOf(options.toolCallId, "a tool call's id"),
         this.#json(options.attributes),
         timestampOf(options.timestamp),
       ),
