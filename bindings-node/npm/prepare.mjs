@@ -1,12 +1,22 @@
 /**
- * Prepares the packages for `npm pack` and `npm publish`: `node npm/prepare.mjs [folder]`, by default `target/npm`.
+ * Prepares the packages for `npm pack` and `npm publish`: `npm run stage` or `node npm/prepare.mjs [folder]`;
+ * the folder is `target/npm` by default.
  *
  * Each package gets a folder of its own there: `callweir`, and one for each platform whose addon lies in
- * `bindings-node`. Only the prepared `callweir` names the platform packages as optional dependencies: named in the
- * sources they would break `npm ci` for as long as their version is not published.
+ * `bindings-node`; publish those of the platforms first. Only the prepared `callweir` names them as optional
+ * dependencies: named in the sources they would break `npm ci` for as long as their version is not published.
  */
 
-import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 

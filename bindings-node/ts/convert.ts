@@ -49,3 +49,8 @@ export function textOf(value: unknown, what: string): string {
   if (typeof value !== "string") throw new TypeError(`${what} is not a string`);
   return value;
 }
+
+/** Checks that something is a text where it is given. */
+export function maybeTextOf(value: unknown, what: string): string | undefined {
+  return value === undefined || value === null ? undefined : textOf(value, what);
+}

@@ -62,6 +62,7 @@ export interface CloseOptions {
 
 /** A handle of a scope. There is one for each scope. */
 export class ScopeHandle implements Place {
+  readonly #echo: number;
   readonly #id: number;
   readonly #around: Place | undefined;
   readonly #isCall: boolean;
@@ -69,6 +70,7 @@ export class ScopeHandle implements Place {
   #output: unknown;
 
   private constructor(id: number, around: Place | undefined, isCall: boolean) {
+    this.#echo = around === undefined ? 0 : around.echo;
     this.#id = id;
     this.#around = around;
     this.#isCall = isCall;
@@ -82,7 +84,7 @@ export class ScopeHandle implements Place {
 
   /** @internal */
   get echo(): number {
-    return this.#around?.echo ?? 0;
+    return this.#echo;
   }
 
   /** @internal */
@@ -102,7 +104,13 @@ export class ScopeHandle implements Place {
 
   /** @internal */
   call(): ScopeHandle | undefined {
-    return this.#isCall ? this : this.#around?.call();
+    // A loop: scopes may be nested deeper than functions can call each other.
+    let place: Place | undefined = this;
+    while (place instanceof ScopeHandle) {
+      if (place.#isCall) return place;
+      place = place.#around;
+    }
+    return place?.call();
   }
 
   get #known(): Facts {

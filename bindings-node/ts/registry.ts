@@ -1,7 +1,7 @@
 /** The registry: tools by name, with middleware around every call that is dispatched through it. */
 
 import { ToolCall, ToolContext } from "./context";
-import { jsonText, textOf } from "./convert";
+import { jsonText, maybeTextOf, textOf } from "./convert";
 import { contextParts } from "./engine";
 import type { CallweirError } from "./generated/errors";
 import { checked, native, NO_PLACE, put, whenCollected } from "./native";
@@ -168,6 +168,7 @@ export class ToolRegistry {
         throw new TypeError("the context of a dispatch is a ToolContext");
       }
       const metadata = jsonText(options?.metadata);
+      const toolCallId = maybeTextOf(options?.toolCallId, "a tool call's id");
       const text = typeof args === "string" && !SURROGATE.test(args) ? args : undefined;
       const value = typeof args === "string" && text === undefined ? parsed(args) : args;
       const signal = context?.signal as SignalLike | undefined;
@@ -185,7 +186,7 @@ export class ToolRegistry {
           asText,
           currentNumber(),
           metadata,
-          options?.toolCallId,
+          toolCallId,
           ...(contextParts(context) ?? []),
         ),
       );

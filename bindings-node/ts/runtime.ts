@@ -1,7 +1,7 @@
 /** Runtimes: registrations, scopes and the dispatcher that belong together. */
 
 import { ManualCall, type ManualOptions } from "./manual";
-import { functionOf, jsonText, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
+import { functionOf, jsonText, maybeTextOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
 import type { AtofEvent, CallRecord } from "./events";
 import type { Family, FamilyCallbacks } from "./generated/families";
 import { checked, native, NO_PLACE, numbers, put, putMaybe, whenCollected } from "./native";
@@ -206,6 +206,7 @@ export class Runtime {
   #executeWith<R>(task: Task, args: unknown, options: ExecuteOptions): Promise<R> {
     try {
       const metadata = this.#json(options.metadata);
+      const toolCallId = maybeTextOf(options.toolCallId, "a tool call's id");
       const signal = options.signal as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       if (signal !== undefined) task.listen(signal);
@@ -214,7 +215,7 @@ export class Runtime {
         const place = putMaybe(signal);
         this.#give(task, args);
         // The signal stands where a context has it.
-        return native.executeWith(name, undefined, NO_PLACE, place, undefined, metadata, options.toolCallId);
+        return native.executeWith(name, undefined, NO_PLACE, place, undefined, metadata, toolCallId);
       });
     } catch (error) {
       return Promise.reject(error as Error);
@@ -232,6 +233,7 @@ export class Runtime {
   }
 
   #helper<R>(name: string, args: unknown, guards: boolean): Promise<R> {
+    if (typeof name !== "string") return Promise.reject(new TypeError("a call's name is not a string"));
     const task = new Task(this.number, name, places.getStore(), undefined, undefined, undefined);
     return begin<R>(task, () =>
       native.helper(task.number, put(task), this.number, name, put(args), currentNumber(), guards),
@@ -247,7 +249,7 @@ export class Runtime {
         put(args),
         numberOf(options.scope),
         this.#json(options.metadata),
-        options.toolCallId,
+        maybeTextOf(options.toolCallId, "a tool call's id"),
         this.#json(options.attributes),
         timestampOf(options.timestamp),
       ),

@@ -21,6 +21,9 @@ export const ScopeType = Object.freeze({
   Unknown: "unknown",
 } as const satisfies Record<string, Type>);
 
+/** The type of a scope: one of the texts above. */
+export type ScopeType = Type;
+
 type Body<T> = (handle: ScopeHandle) => T;
 
 /**

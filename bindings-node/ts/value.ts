@@ -185,7 +185,10 @@ function writeOther(value: unknown, convert: Convert, around: object[]): string 
 
 function converting(value: unknown, convert: (value: unknown) => unknown): unknown {
   try {
-    return convert(value);
+    const converted = convert(value);
+    // A promise is no JSON, and nobody else will hear what it fails with.
+    if (types.isPromise(converted)) Promise.prototype.then.call(converted, undefined, () => undefined);
+    return converted;
   } catch (error) {
     throw new Refused(`its conversion threw ${typeName(error)}`);
   }

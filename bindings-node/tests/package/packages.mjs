@@ -2,7 +2,16 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -96,12 +105,9 @@ export function obtained(name, version, file) {
   const path = join(folder, "node_modules", name, file);
   if (existsSync(path)) return path;
   mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "tools", version: "1.0.0", private: true }));
-  const { code, stderr } = run(
-    "npm",
-    ["install", "--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", `${name}@${version}`],
-    { cwd: folder },
-  );
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "tools", private: true }));
+  const quietly = ["--no-save", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"];
+  const { code, stderr } = run("npm", ["install", ...quietly, `${name}@${version}`], { cwd: folder });
   if (code === 0 && existsSync(path)) return path;
   assert.ok(!process.env.CI, `cannot install ${name} ${version}:\n${stderr}`);
   return undefined;

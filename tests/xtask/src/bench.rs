@@ -3,9 +3,11 @@
 //! Each program prints one JSON object a line for each measurement:
 //! `{"door": "python", "side": "ours", "row": "d", "case": "execution intercepts", "entries": 4, "unit": "us",
 //! "value": 3.1, "min": 2.9}`. `door`, `case` and `value` are required; `side` is `ours` (if absent), `plain` or
-//! `peer`. A line that comes again (programs that alternate) adds a round: the table shows medians. All members are
-//! kept in `target/bench/doors.json`. Lines that are not JSON objects are only shown.
+//! `peer`. A line that comes again (programs that alternate) adds a round: the table shows medians. `host` is added
+//! to what was measured under another host than the usual one. All members are kept in `target/bench/doors.json`.
+//! Lines that are not JSON objects are only shown.
 
+mod node;
 mod table;
 mod targets;
 
@@ -15,13 +17,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
-use crate::demo::{Program, install_python};
+use crate::demo::{Program, install_node, install_python};
 use crate::process;
 use crate::report::{Counts, Report, render};
 use crate::steps::{Context, Outcome, run_one};
 use crate::workspace::Workspace;
 
 const PYTHON: Program = Program::Python("tests/bench/bench_python.py");
+const NODE: Program = Program::Node("tests/bench/bench_node.mjs");
 const RUST: Program = Program::Rust("bench_rust");
 const PEER_PROJECT: &str = "tests/bench/peer_rust/Cargo.toml";
 const PEER_PACKAGE: &str = "nemo-relay==0.10.4";
@@ -88,6 +91,12 @@ pub(crate) fn run(workspace: &Workspace, words: &[&str]) -> Result<bool, String>
     };
     report.add(run_one("Python: build and install", || install_python(&context)));
     report.add(run_one(&PYTHON.title(), || bench.python()));
+    report.add(run_one("Node: build and install", || install_node(&context)));
+    report.add(run_one(&NODE.title(), || bench.node()));
+    if bench.arguments.peer {
+        let title = format!("{}: with the peer", node::HOST);
+        report.add(run_one(&title, || bench.node_with_peer()));
+    }
     report.add(run_one("Rust: build", || bench.build_rust()));
     if bench.arguments.peer {
         report.add(run_one("Rust: build the peer", || bench.build_peer()));
@@ -112,8 +121,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn python(&mut self) -> Outcome {
-        if self.arguments.only.as_deref() == Some("scaling") {
-            return Outcome::Skipped("scaling is a row of the Rust door".to_owned());
+        if let Some(outcome) = self.skips_scaling() {
+            return outcome;
         }
         let mut command = match PYTHON.command(self.context) {
             Ok(command) => command,
@@ -127,6 +136,12 @@ impl Bench<'_> {
             command.arg("--peer-memory");
         }
         self.measure(pinned(&command))
+    }
+
+    /// The outcome of a door without the row, if only that is wanted.
+    fn skips_scaling(&self) -> Option<Outcome> {
+        let skips = self.arguments.only.as_deref() == Some("scaling");
+        skips.then(|| Outcome::Skipped("scaling is a row of the Rust door".to_owned()))
     }
 
     /// The folder of the peer's Python package, installed once; nothing where it cannot be.
@@ -229,13 +244,19 @@ impl Bench<'_> {
         command
     }
 
-    fn measure(&mut self, mut command: Command) -> Outcome {
+    fn measure(&mut self, command: Command) -> Outcome {
+        self.measure_under(None, command)
+    }
+
+    /// Runs a program and keeps what it measured, marked with the host if it is not the usual one.
+    fn measure_under(&mut self, host: Option<&str>, mut command: Command) -> Outcome {
         match process::run_and_keep(&mut command) {
             Ok(finished) => {
                 let found: Vec<Value> = finished
                     .lines
                     .iter()
                     .filter_map(|line| measurement(line))
+                    .map(|measured| under(host, measured))
                     .collect();
                 let counts = Counts::one(finished.success && !found.is_empty());
                 self.measurements.extend(found);
@@ -297,6 +318,13 @@ fn measurement(line: &str) -> Option<Value> {
     let complete =
         value.get("door")?.is_string() && value.get("case")?.is_string() && value.get("value")?.is_number();
     complete.then_some(value)
+}
+
+fn under(host: Option<&str>, mut measurement: Value) -> Value {
+    if let (Some(host), Some(members)) = (host, measurement.as_object_mut()) {
+        members.insert("host".to_owned(), Value::from(host));
+    }
+    measurement
 }
 
 fn write(workspace: &Workspace, measurements: &[Value]) -> Result<(), String> {

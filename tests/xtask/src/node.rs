@@ -1,7 +1,7 @@
 //! The Node side: an interpreter, the packages that the lock file fixes, the addon and the compiled TypeScript.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,13 @@ impl Environment {
         Ok(true)
     }
 
-    fn command(&self, workspace: &Workspace, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    /// A command that starts npm in the top folder.
+    pub(crate) fn npm(&self, workspace: &Workspace) -> Command {
+        self.command(workspace, self.interpreter.npm())
+    }
+
+    /// A command that starts a program in the top folder, with variables that do not change what Node does.
+    pub(crate) fn command(&self, workspace: &Workspace, program: impl AsRef<OsStr>) -> Command {
         let mut command = process::command(workspace, program);
         // Tests must not depend on what the machine's user has configured, and their output is read.
         for name in ["NODE_OPTIONS", "NODE_PATH", "NODE_TEST_CONTEXT", "FORCE_COLOR"] {
@@ -149,13 +155,12 @@ impl Environment {
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
-        let npm = self.interpreter.npm();
-        if process::read(self.command(workspace, &npm).arg("--version")).is_none() {
+        if process::read(self.npm(workspace).arg("--version")).is_none() {
             return Err(Unavailable::Missing(
                 "no npm beside Node or on the path".to_owned(),
             ));
         }
-        let mut install = self.command(workspace, &npm);
+        let mut install = self.npm(workspace);
         // Without scripts: the package's own would build what the steps after this one build.
         install
             .current_dir(package(workspace))

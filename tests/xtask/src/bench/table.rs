@@ -16,7 +16,11 @@ const HEADER: [&str; 9] = [
     "wanted",
 ];
 
+/// Where the columns of another host stand: before the peer, which runs under it.
+const BEFORE_PEER: usize = 6;
+
 /// One row: what was measured for a case, over all rounds that programs printed.
+#[derive(Default)]
 struct Row {
     case: String,
     entries: Option<u64>,
@@ -25,7 +29,15 @@ struct Row {
     ours: Vec<f64>,
     lowest: Vec<f64>,
     plain: Vec<f64>,
+    /// Ours and plain code under another host than the usual one: the peer's, where it needs its own.
+    hosted: Hosted,
     peer: Vec<f64>,
+}
+
+#[derive(Default)]
+struct Hosted {
+    ours: Vec<f64>,
+    plain: Vec<f64>,
 }
 
 /// The doors that have measurements, in the order in which they came.
@@ -43,15 +55,27 @@ pub(super) fn doors(measurements: &[Value]) -> Vec<String> {
 /// A header and a line for each case of `door`, in the order in which the cases came.
 ///
 /// `wanted` is the peer's figure over ours when the targets were set: on another machine the ratio is what counts.
+/// What was measured under another `host` has columns of its own, and the peer is compared with ours there.
 pub(super) fn of(door: &str, measurements: &[Value]) -> Vec<Vec<String>> {
+    let of_door = || measurements.iter().filter(|one| text(one, "door") == door);
+    let host = of_door()
+        .map(|one| text(one, "host"))
+        .find(|host| !host.is_empty());
     let mut rows: Vec<Row> = Vec::new();
-    for measurement in measurements.iter().filter(|one| text(one, "door") == door) {
+    for measurement in of_door() {
         take(&mut rows, measurement);
     }
-    let lines = rows.iter().map(|row| line(door, row));
-    std::iter::once(HEADER.map(str::to_owned).to_vec())
-        .chain(lines)
-        .collect()
+    let lines = rows.iter().map(|row| line(door, row, host.is_some()));
+    std::iter::once(header(host.as_deref())).chain(lines).collect()
+}
+
+fn header(host: Option<&str>) -> Vec<String> {
+    let mut header = HEADER.map(str::to_owned).to_vec();
+    if let Some(host) = host {
+        let columns = ["plain", "ours"].map(|side| format!("{side}, {host}"));
+        header.splice(BEFORE_PEER..BEFORE_PEER, columns);
+    }
+    header
 }
 
 fn take(rows: &mut Vec<Row>, measurement: &Value) {
@@ -69,33 +93,34 @@ fn take(rows: &mut Vec<Row>, measurement: &Value) {
             entries,
             unit: text(measurement, "unit"),
             group,
-            ours: Vec::new(),
-            lowest: Vec::new(),
-            plain: Vec::new(),
-            peer: Vec::new(),
+            ..Row::default()
         });
         rows.len() - 1
     });
     let (Some(row), Some(value)) = (rows.get_mut(place), number(measurement, "value")) else {
         return;
     };
-    match text(measurement, "side").as_str() {
-        "plain" => row.plain.push(value),
-        "peer" => row.peer.push(value),
-        _ => {
+    let hosted = !text(measurement, "host").is_empty();
+    match (text(measurement, "side").as_str(), hosted) {
+        ("peer", _) => row.peer.push(value),
+        ("plain", false) => row.plain.push(value),
+        ("plain", true) => row.hosted.plain.push(value),
+        (_, true) => row.hosted.ours.push(value),
+        (_, false) => {
             row.ours.push(value);
             row.lowest.extend(number(measurement, "min"));
         }
     }
 }
 
-fn line(door: &str, row: &Row) -> Vec<String> {
+fn line(door: &str, row: &Row, hosted: bool) -> Vec<String> {
     let target = target(door, &row.case, row.entries);
     let (ours, peer) = (median(&row.ours), median(&row.peer));
+    let beside_peer = if hosted { median(&row.hosted.ours) } else { ours };
     let aim = target.as_ref().map(|target| target.ours);
     let wanted = target.and_then(|target| ratio(target.peer, Some(target.ours)));
     let lowest = row.lowest.iter().copied().reduce(f64::min);
-    vec![
+    let mut line = vec![
         label(row),
         shown(aim),
         shown(ours),
@@ -103,9 +128,14 @@ fn line(door: &str, row: &Row) -> Vec<String> {
         shown(ratio(ours, aim)),
         shown(median(&row.plain)),
         shown(peer),
-        shown(ratio(peer, ours)),
+        shown(ratio(peer, beside_peer)),
         shown(wanted),
-    ]
+    ];
+    if hosted {
+        let columns = [median(&row.hosted.plain), beside_peer].map(shown);
+        line.splice(BEFORE_PEER..BEFORE_PEER, columns);
+    }
+    line
 }
 
 fn label(row: &Row) -> String {
@@ -180,5 +210,37 @@ mod tests {
         assert_eq!(of("rust", &found), [HEADER.to_vec(), line.to_vec()]);
         let line = ["a. bare call [us]", "1.50", "3.00", "", "2.00", "", "", "", "233"];
         assert_eq!(of("python", &found), [HEADER.to_vec(), line.to_vec()]);
+    }
+
+    #[test]
+    fn another_host_has_columns_of_its_own_and_the_peer_is_compared_there() {
+        let lines = [
+            r#"{"door": "node", "side": "ours", "row": "a", "case": "bare call", "unit": "us", "value": 4, "min": 3}"#,
+            r#"{"door": "node", "side": "plain", "row": "a", "case": "bare call", "unit": "us", "value": 0.3}"#,
+            r#"{"door": "node", "side": "ours", "row": "a", "case": "bare call", "unit": "us", "value": 2.5, "host": "Node 24"}"#,
+            r#"{"door": "node", "side": "plain", "row": "a", "case": "bare call", "unit": "us", "value": 0.1, "host": "Node 24"}"#,
+            r#"{"door": "node", "side": "peer", "row": "a", "case": "bare call", "unit": "us", "value": 200, "host": "Node 24"}"#,
+        ];
+        let found: Vec<Value> = lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let table = of("node", &found);
+        let columns = ["plain", "plain, Node 24", "ours, Node 24", "peer"];
+        assert_eq!(table[0][5..9], columns);
+        let line = [
+            "a. bare call [us]",
+            "2.00",
+            "4.00",
+            "3.00",
+            "2.00",
+            "0.30",
+            "0.10",
+            "2.50",
+            "200",
+            "80.0",
+            "70.0",
+        ];
+        assert_eq!(table[1..], [line.to_vec()]);
     }
 }

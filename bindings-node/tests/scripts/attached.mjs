@@ -1,0 +1,3 @@
+/** Loaded by other scripts, so that loading a module is nothing new. */
+
+export {};
