@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use callweir::foreign::HostToken;
 use callweir::{CancellationToken, Error, Next, Result, Scope, ToolCall, ToolContext};
 
 use crate::drive::{Driven, Output, Task, launch};
@@ -40,7 +41,7 @@ pub(crate) fn proceed_with(instance: &Arc<Instance>, given: &Arguments<'_>) -> R
     go_on(instance, given, |given| context_of(given, 0).map(Some))
 }
 
-type Changed = Option<(ToolContext, Option<CancellationToken>)>;
+type Changed = Option<(ToolContext, Option<Token>)>;
 
 fn go_on(
     instance: &Arc<Instance>,
@@ -79,12 +80,15 @@ fn go_on(
     })
 }
 
+/// What the signal of a task fires: first the object, at the end of the turn the token.
+pub(crate) type Token = (CancellationToken, Arc<HostToken>);
+
 /// Reads a context given as `(caller id, metadata, signal, deadline)` from `first` on, and the token that its
 /// signal fires.
 pub(crate) fn context_of(
     given: &Arguments<'_>,
     first: usize,
-) -> Result<(ToolContext, Option<CancellationToken>)> {
+) -> Result<(ToolContext, Option<Token>)> {
     let mut context = ToolContext::new();
     if let Some(caller_id) = given.text_or_none(first) {
         context = context.with_caller_id(caller_id);
@@ -94,9 +98,9 @@ pub(crate) fn context_of(
     }
     let mut token = None;
     if let Some(signal) = given.slot_or_none(first + 2) {
-        let made = CancellationToken::new();
-        context = context.with_cancellation_of(made.clone(), Arc::new(signal));
-        token = Some(made);
+        let (made, source) = (CancellationToken::new(), Arc::new(HostToken::new(signal)));
+        context = context.with_cancellation_of(made.clone(), source.clone());
+        token = Some((made, source));
     }
     if let Some(deadline) = given.number_or_none(first + 3) {
         context = context.with_deadline(deadline_of(deadline)?);
@@ -140,7 +144,7 @@ pub(crate) fn context_place(
         .metadata()
         .map(|metadata| held(instance, local, metadata))
         .transpose()?;
-    let signal = source.and_then(|source| source.downcast_ref::<Slot>());
+    let signal = source.and_then(|source| source.object().downcast_ref::<Slot>());
     let left = deadline.map_or(local.js.undefined(), |deadline| local.js.number(until(deadline)));
     let arguments = [
         caller_id.map_or(local.js.undefined(), |id| local.js.text(id)),
@@ -182,17 +186,16 @@ impl callweir::foreign::Current for TaskScope {
     fn leave(&mut self) {}
 }
 
-/// Fires the token of a task's signal; whoever it wakes is polled next.
+/// Says that a task's signal has fired, and with `release` lets go of who awaits it: `(task, release)`.
 pub(crate) fn cancel(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
     let task = given.id(0)?;
-    let token = local
-        .tasks
-        .borrow()
-        .get(&task)
-        .and_then(|task| task.token.clone());
-    if let Some(token) = token {
-        token.cancel();
+    let token = local.tasks.borrow().get(&task).and_then(|task| task.token.clone());
+    if let Some((token, source)) = token {
+        source.fire();
+        if given.flag(1) {
+            token.cancel();
+        }
     }
     Ok(NOTHING)
 }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use callweir::foreign::BoxFuture;
-use callweir::{CancellationToken, Error, Payload, Result, Scope};
+use callweir::{Error, Payload, Result, Scope};
 
-use crate::call::Proceed;
+use crate::call::{Proceed, Token};
 use crate::foreign::Answer;
 use crate::instance::{Instance, Local, Shared};
 use crate::js::{NOTHING, Raw};
@@ -55,7 +55,7 @@ pub(crate) struct Task {
     /// The scope of the call, once it is the current one.
     pub(crate) scope: Option<Scope>,
     /// Fired by the call's `AbortSignal`.
-    pub(crate) token: Option<CancellationToken>,
+    pub(crate) token: Option<Token>,
     /// Whether the task keeps the process alive: one of the program's own, and not of a `next`.
     pub(crate) is_root: bool,
     counted: bool,

@@ -27,8 +27,8 @@ pub(crate) enum How {
     Nothing,
     /// With a text.
     Text,
-    /// A middleware returned a denial.
-    Denial,
+    /// With an error of Callweir's own.
+    Own,
     /// It threw.
     Thrown,
     /// It threw the reason of a signal that has fired.
@@ -44,7 +44,7 @@ impl How {
             How::Value,
             How::Nothing,
             How::Text,
-            How::Denial,
+            How::Own,
             How::Thrown,
             How::Aborted,
             How::Pending,
@@ -261,7 +261,9 @@ fn read_any(callback: &Callback, _: &Local, answer: Answer) -> Result<Payload> {
 /// Reads what a middleware returned: a denial that is returned counts as thrown.
 fn read_result(callback: &Callback, local: &Local, answer: Answer) -> Result<Payload> {
     match answer.how {
-        How::Denial => Err(crate::error::from_thrown(local, answer.slot)),
+        How::Own if crate::error::is_denial(local, &answer.slot) => {
+            Err(crate::error::from_thrown(local, answer.slot))
+        }
         _ => Ok(callback.payload(answer)),
     }
 }

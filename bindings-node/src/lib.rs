@@ -41,7 +41,7 @@ const FUNCTIONS: &[Function] = &[
     ("proceedWith", 9, call::proceed_with),
     ("settle", 0, settle),
     ("poll", 0, poll),
-    ("cancel", 1, call::cancel),
+    ("cancel", 2, call::cancel),
     ("helper", 7, runtime::helper),
     ("flush", 6, runtime::flush),
     ("exit", 0, runtime::exit),

@@ -5,13 +5,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use callweir::{
-    CancellationToken, EndOptions, Error, Family, Invocation, Limits, ManualCall, ManualOptions, Mark, Options, Outcome,
+    EndOptions, Error, Family, Invocation, Limits, ManualCall, ManualOptions, Mark, Options, Outcome,
     RegisterOptions, Registration, Result, Runtime,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{TaskScope, context_of, duration};
+use crate::call::{TaskScope, Token, context_of, duration};
 use crate::drive::{Driven, Output, Task, launch};
 use crate::foreign::{Callback, NodeCallObserver, NodeObserver, handler};
 use crate::host::{Environment, drain};
@@ -194,7 +194,7 @@ pub(crate) fn execute_with(instance: &Arc<Instance>, given: &Arguments<'_>) -> R
 fn begin(
     instance: &Arc<Instance>,
     given: &Arguments<'_>,
-    more: impl FnOnce(&Arguments<'_>, &mut Invocation) -> Result<Option<CancellationToken>>,
+    more: impl FnOnce(&Arguments<'_>, &mut Invocation) -> Result<Option<Token>>,
 ) -> Result<Raw> {
     let local = instance.here()?;
     let id = Arguments::given_id(local, 0);

@@ -37,7 +37,7 @@ function answer(value: unknown, frame: number, task: Task | undefined): void {
 function howOf(value: unknown): How {
   if (value === undefined || value === null) return How.Nothing;
   if (typeof value === "string") return How.Text;
-  return value instanceof CallweirError ? How.Denial : How.Value;
+  return value instanceof CallweirError ? How.Own : How.Value;
 }
 
 function later(promise: Promise<unknown>, frame: number, task: Task | undefined): void {

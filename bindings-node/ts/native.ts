@@ -16,7 +16,7 @@ export interface Native {
   proceedWith(...given: unknown[]): unknown;
   settle(): unknown;
   poll(): unknown;
-  cancel(task: number): void;
+  cancel(task: number, release: boolean): void;
   helper(...given: unknown[]): unknown;
   flush(...given: unknown[]): unknown;
   exit(): void;
@@ -85,7 +85,7 @@ export const enum How {
   Value,
   Nothing,
   Text,
-  Denial,
+  Own,
   Thrown,
   Aborted,
   Pending,

@@ -34,7 +34,7 @@ export class Task implements Place {
   private made: ScopeHandle | undefined = undefined;
   private signal: SignalLike | undefined = undefined;
   private onAbort: (() => void) | undefined = undefined;
-  private isOver = false;
+  hasEnded = false;
   /** The id of the ended call, if anybody has seen it. */
   private seen: [number, number, number, number] | undefined = undefined;
 
@@ -53,11 +53,11 @@ export class Task implements Place {
   }
 
   scopeNumber(): number {
-    return this.isOver ? this.handle().scopeNumber() : -this.number;
+    return this.hasEnded ? this.handle().scopeNumber() : -this.number;
   }
 
   handle(): ScopeHandle {
-    this.made ??= ScopeHandle.of(this.isOver ? this.endedScope() : this.openScope(), this.around, true);
+    this.made ??= ScopeHandle.of(this.hasEnded ? this.endedScope() : this.openScope(), this.around, true);
     return this.made;
   }
 
@@ -79,8 +79,9 @@ export class Task implements Place {
   listen(signal: SignalLike): void {
     this.signal = signal;
     this.onAbort = () => {
-      native.cancel(this.number);
-      poll(this);
+      // No later stage starts from here on. What ends in the same turn has still ended by itself.
+      native.cancel(this.number, false);
+      setImmediate(release, this);
     };
     signal.addEventListener("abort", this.onAbort);
   }
@@ -99,7 +100,7 @@ export class Task implements Place {
   }
 
   over(): void {
-    this.isOver = true;
+    this.hasEnded = true;
     if (shared[Shared.Seen] !== 0) {
       const id = Shared.Id;
       this.seen = [shared[id], shared[id + 1], shared[id + 2], shared[id + 3]];
@@ -192,8 +193,16 @@ export function settle(task: Task | undefined, frame: number, how: How, value: u
   finish(task, answer);
 }
 
+/** Lets go of who awaits a task whose signal has fired. */
+function release(task: Task): void {
+  if (task.hasEnded) return;
+  native.cancel(task.number, true);
+  poll(task);
+}
+
 /** Polls a task that something else than a callback has woken. */
 function poll(task: Task): void {
+  if (task.hasEnded) return;
   const before = current;
   current = task;
   numbers[0] = task.number;
