@@ -35,6 +35,6 @@ for (const style of Object.values(Style)) {
 }
 
 test("DOOR-1: a changed trace is found", async () => {
-  const trace = await replay(read("execution_intercepts_nest"), ASYNC);
+  const trace = await replay(read("execution_intercepts_nest"), Style.ASYNC);
   assert.match(difference("middleware_order", trace) ?? "no difference", /^middleware_order, line \d+:/);
 });
