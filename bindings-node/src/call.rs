@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use callweir::foreign::HostToken;
 use callweir::{CancellationToken, Error, Next, Result, Scope, ToolCall, ToolContext};
 
 use crate::drive::{Driven, Output, Task, launch};
 use crate::instance::{Instance, Lent, Local};
-use crate::js::Raw;
-use crate::native::Arguments;
+use crate::js::{NOTHING, Raw};
+use crate::native::{Arguments, wrong};
 use crate::value::{Default, NO_PLACE, Object, Slot, held};
 
 /// What a `next` runs: the rest of a chain, and the call as its callback got it.
@@ -28,23 +29,35 @@ impl Proceed {
     }
 }
 
-/// Runs the rest of a chain from inside a callback: `(task, object, frame, arguments, changed, context...)`.
+/// Runs the rest of a chain from inside a callback; the shared numbers are task, object, frame, arguments.
 ///
-/// Without arguments the call goes on as the callback got it; `changed` says whether there is another context.
+/// Without arguments the call goes on as the callback got it.
 pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    go_on(instance, given, |_| Ok(None))
+}
+
+/// Like [`proceed`], with another context: `(caller id, metadata, signal, deadline)`.
+pub(crate) fn proceed_with(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    go_on(instance, given, |given| context_of(given, 0).map(Some))
+}
+
+type Changed = Option<(ToolContext, Option<Token>)>;
+
+fn go_on(
+    instance: &Arc<Instance>,
+    given: &Arguments<'_>,
+    context: impl FnOnce(&Arguments<'_>) -> Result<Changed>,
+) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object, frame) = (given.id(0)?, given.slot(1)?, given.id(2)?);
-    let (arguments, changed) = (given.slot_or_none(3), given.flag(4));
+    let (id, frame) = (Arguments::given_id(local, 0), Arguments::given_id(local, 2));
+    let object = given.given_slot(local, 1).ok_or_else(|| wrong(1, "a place"))?;
+    let arguments = given.given_slot(local, 3);
     let (next, mut call, default) = {
         let mut frames = local.frames.borrow_mut();
         let frame = frames.get_mut(&frame);
         let Some((frame, proceed)) = frame.and_then(|frame| {
             let proceed = frame.proceed.as_ref()?;
-            let parts = (
-                proceed.next.clone(),
-                proceed.call.clone(),
-                proceed.default.clone(),
-            );
+            let parts = (proceed.next.clone(), proceed.call.clone(), proceed.default.clone());
             Some((frame, parts))
         }) else {
             drop(frames);
@@ -57,9 +70,7 @@ pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result
         call = call.with_arguments(Object::payload(arguments, &default));
     }
     let mut task = Task::new(object, false);
-    if changed {
-        let (context, token) = context_of(given, 5)?;
-        // A signal that was there before is enforced further out; only another one needs a token of its own.
+    if let Some((context, token)) = context(given)? {
         task.token = token;
         call = call.with_context(context);
     }
@@ -69,12 +80,15 @@ pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result
     })
 }
 
+/// What the signal of a task fires: first the object, at the end of the turn the token.
+pub(crate) type Token = (CancellationToken, Arc<HostToken>);
+
 /// Reads a context given as `(caller id, metadata, signal, deadline)` from `first` on, and the token that its
 /// signal fires.
 pub(crate) fn context_of(
     given: &Arguments<'_>,
     first: usize,
-) -> Result<(ToolContext, Option<CancellationToken>)> {
+) -> Result<(ToolContext, Option<Token>)> {
     let mut context = ToolContext::new();
     if let Some(caller_id) = given.text_or_none(first) {
         context = context.with_caller_id(caller_id);
@@ -84,9 +98,9 @@ pub(crate) fn context_of(
     }
     let mut token = None;
     if let Some(signal) = given.slot_or_none(first + 2) {
-        let made = CancellationToken::new();
-        context = context.with_cancellation_of(made.clone(), Arc::new(signal));
-        token = Some(made);
+        let (made, source) = (CancellationToken::new(), Arc::new(HostToken::new(signal)));
+        context = context.with_cancellation_of(made.clone(), source.clone());
+        token = Some((made, source));
     }
     if let Some(deadline) = given.number_or_none(first + 3) {
         context = context.with_deadline(deadline_of(deadline)?);
@@ -130,7 +144,7 @@ pub(crate) fn context_place(
         .metadata()
         .map(|metadata| held(instance, local, metadata))
         .transpose()?;
-    let signal = source.and_then(|source| source.downcast_ref::<Slot>());
+    let signal = source.and_then(|source| source.object().downcast_ref::<Slot>());
     let left = deadline.map_or(local.js.undefined(), |deadline| local.js.number(until(deadline)));
     let arguments = [
         caller_id.map_or(local.js.undefined(), |id| local.js.text(id)),
@@ -172,17 +186,16 @@ impl callweir::foreign::Current for TaskScope {
     fn leave(&mut self) {}
 }
 
-/// Fires the token of a task's signal; whoever it wakes is polled next.
+/// Says that a task's signal has fired, and with `release` lets go of who awaits it: `(task, release)`.
 pub(crate) fn cancel(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
     let task = given.id(0)?;
-    let token = local
-        .tasks
-        .borrow()
-        .get(&task)
-        .and_then(|task| task.token.clone());
-    if let Some(token) = token {
-        token.cancel();
+    let token = local.tasks.borrow().get(&task).and_then(|task| task.token.clone());
+    if let Some((token, source)) = token {
+        source.fire();
+        if given.flag(1) {
+            token.cancel();
+        }
     }
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }

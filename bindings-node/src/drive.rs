@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use callweir::foreign::BoxFuture;
-use callweir::{CancellationToken, Error, Payload, Result, Scope};
+use callweir::{Error, Payload, Result, Scope};
 
-use crate::call::Proceed;
-use crate::foreign::{Answer, How};
+use crate::call::{Proceed, Token};
+use crate::foreign::Answer;
 use crate::instance::{Instance, Local, Shared};
-use crate::js::Raw;
+use crate::js::{NOTHING, Raw};
 use crate::value::{Slot, held};
 
 /// What a task gives.
@@ -55,7 +55,7 @@ pub(crate) struct Task {
     /// The scope of the call, once it is the current one.
     pub(crate) scope: Option<Scope>,
     /// Fired by the call's `AbortSignal`.
-    pub(crate) token: Option<CancellationToken>,
+    pub(crate) token: Option<Token>,
     /// Whether the task keeps the process alive: one of the program's own, and not of a `next`.
     pub(crate) is_root: bool,
     counted: bool,
@@ -164,7 +164,7 @@ pub(crate) fn poll(instance: &Arc<Instance>, id: u64) -> Result<Raw> {
 
 fn stale(local: &Local) -> Raw {
     local.set(Shared::Standing, Standing::Stale as i32);
-    local.js.undefined()
+    NOTHING
 }
 
 fn drive(instance: &Arc<Instance>, local: &Local, id: u64, mut running: Running) -> Result<Raw> {
@@ -184,7 +184,7 @@ fn drive(instance: &Arc<Instance>, local: &Local, id: u64, mut running: Running)
     match polled {
         Poll::Pending => {
             park(instance, local, id, running);
-            Ok(local.js.undefined())
+            Ok(NOTHING)
         }
         Poll::Ready(result) => {
             drop(running);
@@ -231,14 +231,17 @@ fn end(instance: &Arc<Instance>, local: &Local, id: u64, result: Result<Output>)
     drop(task);
     let (standing, raw) = match result {
         Ok(Output::Payload(payload)) => match held(instance, local, &payload) {
-            Ok(held) => (Standing::Done, local.js.number(held.place())),
-            Err(error) => failed(instance, local, &error)?,
+            Ok(held) => {
+                local.give(0, held.place());
+                (Standing::Done, NOTHING)
+            }
+            Err(error) => (failed(instance, local, &error)?, NOTHING),
         },
         Ok(Output::Text(text)) => (Standing::Plain, local.js.text(&text)),
         #[allow(clippy::cast_precision_loss, reason = "a count of queued events is small")]
         Ok(Output::Count(count)) => (Standing::Plain, local.js.number(count as f64)),
-        Ok(Output::Nothing) => (Standing::Plain, local.js.undefined()),
-        Err(error) => failed(instance, local, &error)?,
+        Ok(Output::Nothing) => (Standing::Plain, NOTHING),
+        Err(error) => (failed(instance, local, &error)?, NOTHING),
     };
     local.set(Shared::Standing, standing as i32);
     Ok(raw)
@@ -246,19 +249,19 @@ fn end(instance: &Arc<Instance>, local: &Local, id: u64, result: Result<Output>)
 
 /// Fails a task that has not begun.
 pub(crate) fn fail(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Raw> {
-    let (standing, raw) = failed(instance, local, error)?;
+    let standing = failed(instance, local, error)?;
     local.set(Shared::Standing, standing as i32);
-    Ok(raw)
+    Ok(NOTHING)
 }
 
-/// Returns how a failed task stands, and the place of what is thrown.
+/// Answers with the place of what is thrown, and returns how a failed task stands.
 ///
 /// The place may be freed at once: JavaScript reads it before it fills it anew.
-fn failed(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<(Standing, Raw)> {
+fn failed(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Standing> {
     let own = error.is_control() && error.host_failure().is_none();
-    let standing = if own { Standing::Aborted } else { Standing::Failed };
     let place = crate::error::thrown_place(instance, local, error)?;
-    Ok((standing, local.js.number(place)))
+    local.give(0, place);
+    Ok(if own { Standing::Aborted } else { Standing::Failed })
 }
 
 /// Takes a callback's late answer, and polls the task that waits for it.
@@ -365,20 +368,4 @@ pub(crate) fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
         Ok(result) => result,
         Err(panic) => Err(Error::from_panic(&*panic)),
     }
-}
-
-/// Returns how a callback answered, from JavaScript's number for it.
-pub(crate) fn how(number: f64) -> How {
-    const ALL: [How; 7] = [
-        How::Value,
-        How::Nothing,
-        How::Text,
-        How::Denial,
-        How::Thrown,
-        How::Aborted,
-        How::Pending,
-    ];
-    ALL.into_iter()
-        .find(|how| f64::from(*how as i32) == number)
-        .unwrap_or(How::Value)
 }

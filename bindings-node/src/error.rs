@@ -42,12 +42,19 @@ struct Explained {
     fields: std::collections::HashMap<String, String>,
 }
 
+fn explained(local: &Local, slot: &Slot) -> Explained {
+    let text = local.call_for_text(Lent::Explain, &[local.js.number(slot.place())]);
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// Says whether a value is an error of Callweir's own by which a call is refused.
+pub(crate) fn is_denial(local: &Local, slot: &Slot) -> bool {
+    own(&explained(local, slot)).is_some_and(|error| error.is_denial())
+}
+
 /// Takes a thrown value into the core; an error of Callweir's own keeps its kind and fields.
 pub(crate) fn from_thrown(local: &Local, slot: Slot) -> Error {
-    let text = local.call_for_text(Lent::Explain, &[local.js.number(slot.place())]);
-    let told: Explained = text
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default();
+    let told = explained(local, &slot);
     let own = own(&told);
     let thrown = Arc::new(Thrown {
         slot,

@@ -6,10 +6,16 @@ use std::time::SystemTime;
 use callweir::{CallEvent, Event};
 use serde_json::{Value, json};
 
-use crate::value::marked;
+use crate::value::{is_plain, marked};
 
 /// Returns the wire form of an event.
 pub(crate) fn text(event: &Arc<Event>) -> String {
+    let free = [&event.data, &event.data_schema, &event.metadata, &event.category_profile];
+    if free.iter().all(|value| is_plain(value))
+        && let Ok(text) = serde_json::to_string(&**event)
+    {
+        return text;
+    }
     marked(&event.to_json())
 }
 

@@ -27,14 +27,31 @@ pub(crate) enum How {
     Nothing,
     /// With a text.
     Text,
-    /// A middleware returned a denial.
-    Denial,
+    /// With an error of Callweir's own.
+    Own,
     /// It threw.
     Thrown,
     /// It threw the reason of a signal that has fired.
     Aborted,
     /// Later.
     Pending,
+}
+
+impl How {
+    /// Returns how a callback answered, from JavaScript's number for it.
+    pub(crate) fn of(number: f64) -> Self {
+        const ALL: [How; 7] = [
+            How::Value,
+            How::Nothing,
+            How::Text,
+            How::Own,
+            How::Thrown,
+            How::Aborted,
+            How::Pending,
+        ];
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small, and not negative")]
+        ALL.get(number as usize).copied().unwrap_or(How::Value)
+    }
 }
 
 /// What a callback answered.
@@ -91,7 +108,8 @@ impl Callback {
         &self,
         local: &Local,
         lent: Lent,
-        rest: [Raw; N],
+        rest: [f64; N],
+        shown: &[Raw],
         proceed: Option<Proceed>,
         read: Read<T>,
     ) -> Step<T> {
@@ -101,27 +119,24 @@ impl Callback {
             local.frames.borrow_mut().insert(id, Frame::new(local, proceed));
         }
         #[allow(clippy::cast_precision_loss, reason = "ids stay far below 2^53")]
-        let frame = local.js.number(id as f64);
-        let function = self.function.as_ref().map_or(NO_PLACE, Slot::place);
-        let mut arguments = [local.js.undefined(); 8];
-        let given = [local.js.number(function), frame].into_iter().chain(rest);
-        arguments
-            .iter_mut()
-            .zip(given)
-            .for_each(|(place, raw)| *place = raw);
-        let answered = local.call_for_number(lent, arguments.get(..N + 2).unwrap_or(&arguments));
-        let how = crate::drive::how(f64::from(local.get(Shared::How)));
-        if answered.is_ok() && how == How::Pending {
+        let frame = id as f64;
+        local.give(0, self.function.as_ref().map_or(NO_PLACE, Slot::place));
+        local.give(1, frame);
+        rest.iter().enumerate().for_each(|(index, number)| local.give(index + 2, *number));
+        let called = local.call(lent, shown).is_some();
+        let how = How::of(f64::from(local.get(Shared::How)));
+        if called && how == How::Pending {
             if !held {
                 local.frames.borrow_mut().insert(id, Frame::new(local, None));
             }
             return self.later(id, read);
         }
+        let answer = local.given(0);
         if held {
             let over = local.frames.borrow_mut().remove(&id);
             drop(over);
         }
-        let slot = answered.and_then(|place| Slot::take(&self.instance, place).ok_or_else(Error::shut_down));
+        let slot = Slot::take(&self.instance, answer).filter(|_| called).ok_or_else(Error::shut_down);
         Step::Ready(slot.and_then(|slot| self.read(local, Answer { how, slot }, read)))
     }
 
@@ -170,8 +185,8 @@ impl Gate for NodeGate {
     fn check(&self, call: &ToolCall) -> Step<Verdict> {
         settled(self.0.here().and_then(|local| {
             let value = held(&self.0.instance, local, call.arguments())?;
-            let rest = [local.js.number(value.place())];
-            Ok(self.0.call(local, Lent::Gate, rest, None, read_verdict))
+            let rest = [value.place()];
+            Ok(self.0.call(local, Lent::Gate, rest, &[], None, read_verdict))
         }))
     }
     fn is_host(&self) -> bool {
@@ -204,20 +219,20 @@ impl Transform for NodeTransform {
     fn apply(&self, subject: &Subject<'_>, payload: Payload, context: &Context) -> Step<Transformed> {
         settled(self.0.here().and_then(|local| {
             let value = held(&self.0.instance, local, &payload)?;
-            let value = local.js.number(value.place());
+            let value = value.place();
             Ok(match subject {
                 Subject::Call(_) if context.is_none() => {
-                    let rest = [value];
-                    self.0.call(local, Lent::Transform, rest, None, read_payload)
+                    self.0.call(local, Lent::Transform, [value], &[], None, read_payload)
                 }
                 Subject::Call(name) => {
-                    let rest = [value, captured(local, context), local.js.text(name)];
-                    self.0.call(local, Lent::Sanitize, rest, None, read_payload)
+                    let shown = [local.js.text(name)];
+                    let rest = [value, captured(context)];
+                    self.0.call(local, Lent::Sanitize, rest, &shown, None, read_payload)
                 }
                 Subject::Event(event) => {
-                    let shown = local.js.text(&crate::events::text(event));
-                    let rest = [value, captured(local, context), shown];
-                    self.0.call(local, Lent::SanitizeEvent, rest, None, read_payload)
+                    let shown = [local.js.text(&crate::events::text(event))];
+                    let rest = [value, captured(context)];
+                    self.0.call(local, Lent::SanitizeEvent, rest, &shown, None, read_payload)
                 }
             })
         }))
@@ -246,7 +261,9 @@ fn read_any(callback: &Callback, _: &Local, answer: Answer) -> Result<Payload> {
 /// Reads what a middleware returned: a denial that is returned counts as thrown.
 fn read_result(callback: &Callback, local: &Local, answer: Answer) -> Result<Payload> {
     match answer.how {
-        How::Denial => Err(crate::error::from_thrown(local, answer.slot)),
+        How::Own if crate::error::is_denial(local, &answer.slot) => {
+            Err(crate::error::from_thrown(local, answer.slot))
+        }
         _ => Ok(callback.payload(answer)),
     }
 }
@@ -266,10 +283,10 @@ impl Around for NodeAround {
     fn run(&self, call: ToolCall, next: Next) -> Step<Payload> {
         settled(self.0.here().and_then(|local| {
             let value = held(&self.0.instance, local, call.arguments())?;
-            let rest = [local.js.number(value.place())];
+            let rest = [value.place()];
             drop(value);
             let proceed = Proceed::new(next, call, &self.0.default);
-            Ok(self.0.call(local, Lent::Around, rest, Some(proceed), read_any))
+            Ok(self.0.call(local, Lent::Around, rest, &[], Some(proceed), read_any))
         }))
     }
     fn is_host(&self) -> bool {
@@ -282,8 +299,8 @@ impl Work for Callback {
     fn run(&self, call: ToolCall) -> Step<Payload> {
         settled(self.here().and_then(|local| {
             let value = held(&self.instance, local, call.arguments())?;
-            let rest = [local.js.number(value.place())];
-            Ok(self.call(local, Lent::Work, rest, None, read_any))
+            let rest = [value.place()];
+            Ok(self.call(local, Lent::Work, rest, &[], None, read_any))
         }))
     }
 }
@@ -320,14 +337,14 @@ impl AnyMiddleware for NodeMiddleware {
             let value = held(instance, local, call.arguments())?;
             let context = context_place(instance, local, call.context())?;
             let rest = [
-                local.js.number(value.place()),
-                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
+                value.place(),
+                context.as_ref().map_or(NO_PLACE, Slot::place),
             ];
             drop(value);
             let proceed = Proceed::new(next, call, &self.run.default);
             Ok(self
                 .run
-                .call(local, Lent::Middleware, rest, Some(proceed), read_result))
+                .call(local, Lent::Middleware, rest, &[], Some(proceed), read_result))
         }))
     }
     fn on_refused(&self, call: &ToolCall, refusal: &Error) -> Step<()> {
@@ -338,13 +355,11 @@ impl AnyMiddleware for NodeMiddleware {
             let value = held(&hook.instance, local, call.arguments())?;
             let context = context_place(&hook.instance, local, call.context())?;
             let rest = [
-                local.js.number(value.place()),
-                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
-                local
-                    .js
-                    .number(crate::error::thrown_place(&hook.instance, local, refusal)?),
+                value.place(),
+                context.as_ref().map_or(NO_PLACE, Slot::place),
+                crate::error::thrown_place(&hook.instance, local, refusal)?,
             ];
-            Ok(hook.call(local, Lent::Refused, rest, None, read_nothing))
+            Ok(hook.call(local, Lent::Refused, rest, &[], None, read_nothing))
         }))
     }
     fn is_host(&self) -> bool {
@@ -361,11 +376,9 @@ pub(crate) struct NodeObserver(pub(crate) Arc<Callback>);
 impl Observe for NodeObserver {
     fn observe(&self, event: &Arc<Event>, origin: &Origin) -> Step<()> {
         settled(self.0.here().map(|local| {
-            let rest = [
-                captured(local, &origin.context),
-                local.js.text(&crate::events::text(event)),
-            ];
-            self.0.call(local, Lent::Observe, rest, None, read_nothing)
+            let shown = [local.js.text(&crate::events::text(event))];
+            let rest = [captured(&origin.context)];
+            self.0.call(local, Lent::Observe, rest, &shown, None, read_nothing)
         }))
     }
     fn home(&self) -> Home {
@@ -379,9 +392,9 @@ pub(crate) struct NodeCallObserver(pub(crate) Arc<Callback>);
 impl ObserveCalls for NodeCallObserver {
     fn observe(&self, event: &CallEvent, origin: &Origin) -> Step<()> {
         settled(self.0.here().map(|local| {
-            let record = local.js.text(&crate::events::record(event));
-            let rest = [captured(local, &origin.context), record];
-            self.0.call(local, Lent::ObserveCall, rest, None, read_nothing)
+            let shown = [local.js.text(&crate::events::record(event))];
+            let rest = [captured(&origin.context)];
+            self.0.call(local, Lent::ObserveCall, rest, &shown, None, read_nothing)
         }))
     }
     fn home(&self) -> Home {
@@ -418,10 +431,10 @@ impl callweir::Tool for NodeTool {
             let value = held(instance, local, call.arguments())?;
             let context = context_place(instance, local, call.context())?;
             let rest = [
-                local.js.number(value.place()),
-                local.js.number(context.as_ref().map_or(NO_PLACE, Slot::place)),
+                value.place(),
+                context.as_ref().map_or(NO_PLACE, Slot::place),
             ];
-            Ok(self.callback.call(local, Lent::Tool, rest, None, read_any))
+            Ok(self.callback.call(local, Lent::Tool, rest, &[], None, read_any))
         }))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use callweir::Result;
 use callweir::foreign::{Context, DispatchHost, HostLoop, Origin, Runnable};
 
-use crate::instance::{Instance, Lent, Local, Shared};
+use crate::instance::{Instance, Lent, Shared};
 use crate::js::Raw;
 use crate::native::Arguments;
 use crate::value::{NO_PLACE, Slot};
@@ -30,7 +30,7 @@ impl Environment {
 impl DispatchHost for Environment {
     fn capture(&self) -> Origin {
         let captured = self.instance.local().and_then(|local| {
-            let place = local.call_for_number(Lent::Capture, &[]).ok()?;
+            let place = local.call_with(Lent::Capture, &[])?;
             let slot = Slot::take(&self.instance, place)?;
             Some((
                 Arc::new(slot) as Arc<dyn Any + Send + Sync>,
@@ -60,11 +60,9 @@ impl DispatchHost for Environment {
 }
 
 /// Returns the place of a captured context, for the JavaScript that enters it.
-pub(crate) fn captured(local: &Local, context: &Context) -> Raw {
-    let slot = context
-        .as_ref()
-        .and_then(|context| context.downcast_ref::<Slot>());
-    local.js.number(slot.map_or(NO_PLACE, Slot::place))
+pub(crate) fn captured(context: &Context) -> f64 {
+    let slot = context.as_ref().and_then(|context| context.downcast_ref::<Slot>());
+    slot.map_or(NO_PLACE, Slot::place)
 }
 
 /// The event loop of an environment.

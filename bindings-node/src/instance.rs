@@ -9,7 +9,6 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ThreadId;
 
 use callweir::foreign::Runnable;
 use callweir::{Error, ManualCall, Result, Runtime, Scope, ToolRegistry};
@@ -86,11 +85,21 @@ pub(crate) enum Shared {
 /// Where the list of freed places begins.
 const LIST: usize = 16;
 
+thread_local! {
+    static THREAD: u8 = const { 0 };
+}
+
+/// Returns a number that no other living thread has: asked for at every step, it must cost next to nothing.
+fn here() -> usize {
+    THREAD.with(|mark| std::ptr::from_ref(mark) as usize)
+}
+
 /// What belongs to the environment's thread.
 pub(crate) struct Local {
     pub(crate) js: Js,
     shims: Vec<Shim>,
     shared: *mut i32,
+    numbers: *mut f64,
     /// How many places the list of freed places has.
     room: usize,
     pub(crate) frames: RefCell<FxHashMap<u64, Frame>>,
@@ -114,12 +123,13 @@ pub(crate) struct Local {
 
 /// One load of the package.
 pub(crate) struct Instance {
-    thread: ThreadId,
+    thread: usize,
     local: Local,
     closed: AtomicBool,
     signal: sys::napi_threadsafe_function,
     /// Places that were freed on other threads, or beyond the list.
     freed: Mutex<Vec<u32>>,
+    has_freed: AtomicBool,
     /// Tasks that were woken on other threads.
     remote: Mutex<Vec<u64>>,
     /// Warnings from other threads.
@@ -139,18 +149,21 @@ unsafe impl Sync for Instance {}
 
 impl Instance {
     /// Makes an instance over the functions and the integers that JavaScript lends.
-    pub(crate) fn new(js: Js, lent: Raw, integers: Raw) -> Option<Arc<Self>> {
+    pub(crate) fn new(js: Js, lent: Raw, integers: Raw, numbers: Raw) -> Option<Arc<Self>> {
         let shims = NAMES
             .iter()
             .map(|name| js.hold(js.property(lent, name)))
             .collect::<Option<Vec<_>>>()?;
         let (shared, length) = js.integers(integers)?;
-        // Held for its memory, which JavaScript must not collect before the environment ends.
+        let numbers_at = js.numbers(numbers)?;
+        // Held for their memory, which JavaScript must not collect before the environment ends.
         js.hold(integers)?;
+        js.hold(numbers)?;
         let local = Local {
             js,
             shims,
             shared,
+            numbers: numbers_at,
             room: length.checked_sub(LIST)?,
             frames: RefCell::default(),
             tasks: RefCell::default(),
@@ -167,11 +180,12 @@ impl Instance {
             next_id: Cell::new(0),
         };
         let made = Arc::new_cyclic(|me: &std::sync::Weak<Self>| Self {
-            thread: std::thread::current().id(),
+            thread: here(),
             signal: signal(js, me.as_ptr()),
             local,
             closed: AtomicBool::new(false),
             freed: Mutex::default(),
+            has_freed: AtomicBool::new(false),
             remote: Mutex::default(),
             warnings: Mutex::default(),
             lanes: Mutex::default(),
@@ -183,8 +197,7 @@ impl Instance {
 
     /// Returns what belongs to the thread; nothing on another thread, or once the environment has ended.
     pub(crate) fn local(&self) -> Option<&Local> {
-        let here = std::thread::current().id() == self.thread && !self.closed.load(Ordering::Acquire);
-        here.then_some(&self.local)
+        (here() == self.thread && !self.closed.load(Ordering::Acquire)).then_some(&self.local)
     }
 
     /// Returns what belongs to the thread, or the error of a callback whose environment has ended.
@@ -202,7 +215,7 @@ impl Instance {
         local.inside.set(local.inside.get() + 1);
         let result = body();
         local.inside.set(local.inside.get() - 1);
-        if !self.freed.lock().is_empty() {
+        if self.has_freed.load(Ordering::Relaxed) {
             local.set(Shared::More, 1);
         }
         result
@@ -212,7 +225,10 @@ impl Instance {
     pub(crate) fn free(&self, place: u32) {
         match self.local() {
             Some(local) if local.list(place) => {}
-            _ => self.freed.lock().push(place),
+            _ => {
+                self.freed.lock().push(place);
+                self.has_freed.store(true, Ordering::Release);
+            }
         }
     }
 
@@ -220,9 +236,11 @@ impl Instance {
     pub(crate) fn list_freed(&self) -> Result<bool> {
         let local = self.here()?;
         let mut freed = self.freed.lock();
+        self.has_freed.store(false, Ordering::Release);
         while let Some(place) = freed.pop() {
             if !local.list(place) {
                 freed.push(place);
+                self.has_freed.store(true, Ordering::Release);
                 return Ok(true);
             }
         }
@@ -348,6 +366,25 @@ impl Local {
         let id = self.next_id.get() + 1;
         self.next_id.set(id);
         id
+    }
+
+    /// Returns a number that JavaScript wrote for the native function that it calls.
+    pub(crate) fn given(&self, index: usize) -> f64 {
+        // SAFETY: as below; callers name one of the first few places.
+        unsafe { self.numbers.add(index).read() }
+    }
+
+    /// Writes a number for JavaScript: an argument, or as the first one an answer.
+    pub(crate) fn give(&self, index: usize, number: f64) {
+        // SAFETY: as below; callers name one of the first few places.
+        unsafe { self.numbers.add(index).write(number) };
+    }
+
+    /// Calls a lent function whose arguments and answer are shared numbers: the answer is a place of the table.
+    pub(crate) fn call_with(&self, lent: Lent, arguments: &[f64]) -> Option<f64> {
+        arguments.iter().enumerate().for_each(|(index, number)| self.give(index, *number));
+        self.call(lent, &[])?;
+        Some(self.given(0))
     }
 
     pub(crate) fn get(&self, which: Shared) -> i32 {

@@ -11,6 +11,9 @@ use napi_sys as sys;
 /// A handle of a JavaScript value, valid until the native function returns.
 pub(crate) type Raw = sys::napi_value;
 
+/// What a native function returns for `undefined`.
+pub(crate) const NOTHING: Raw = ptr::null_mut();
+
 /// The interface of one environment, to be used on its own thread only.
 #[derive(Clone, Copy)]
 pub(crate) struct Js(sys::napi_env);
@@ -46,7 +49,13 @@ impl Js {
         let mut value = ptr::null_mut();
         let (start, length) = (text.as_ptr().cast::<c_char>(), text.len().cast_signed());
         // SAFETY: as above; the text is copied before the function returns.
-        let status = unsafe { sys::napi_create_string_utf8(self.0, start, length, &raw mut value) };
+        let status = unsafe {
+            if text.is_ascii() {
+                sys::napi_create_string_latin1(self.0, start, length, &raw mut value)
+            } else {
+                sys::napi_create_string_utf8(self.0, start, length, &raw mut value)
+            }
+        };
         // A text beyond what the engine can hold is left out.
         if status == sys::Status::napi_ok {
             value
@@ -106,9 +115,10 @@ impl Js {
         // SAFETY: the reference lives as long as the environment; the handles are of this call.
         let status = unsafe {
             sys::napi_get_reference_value(self.0, shim.0, &raw mut function);
+            // The receiver is never looked at; any value does.
             sys::napi_call_function(
                 self.0,
-                self.undefined(),
+                function,
                 function,
                 arguments.len(),
                 arguments.as_ptr(),
@@ -146,6 +156,11 @@ impl Js {
 
     /// Returns where the integers of a typed array are, and how many.
     pub(crate) fn integers(self, array: Raw) -> Option<(*mut i32, usize)> {
+        let (data, kind, length) = self.typed_array(array)?;
+        (kind == sys::TypedarrayType::int32_array).then_some((data.cast::<i32>(), length))
+    }
+
+    fn typed_array(self, array: Raw) -> Option<(*mut c_void, i32, usize)> {
         let (mut kind, mut length, mut data) = (0, 0, ptr::null_mut::<c_void>());
         // SAFETY: as above; the parts that are not asked for may be null.
         let status = unsafe {
@@ -159,8 +174,13 @@ impl Js {
                 ptr::null_mut(),
             )
         };
-        let is_integers = status == sys::Status::napi_ok && kind == sys::TypedarrayType::int32_array;
-        is_integers.then_some((data.cast::<i32>(), length))
+        (status == sys::Status::napi_ok).then_some((data, kind, length))
+    }
+
+    /// Returns where the numbers of a typed array are.
+    pub(crate) fn numbers(self, array: Raw) -> Option<*mut f64> {
+        let (data, kind, _) = self.typed_array(array)?;
+        (kind == sys::TypedarrayType::float64_array).then_some(data.cast::<f64>())
     }
 
     /// Runs `body` with handles that end with it, for loops that make many.

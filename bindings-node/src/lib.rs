@@ -23,83 +23,84 @@ use std::sync::Arc;
 use callweir::Result;
 use napi_sys as sys;
 
-use foreign::Answer;
+use foreign::{Answer, How};
 use instance::{Instance, Shared};
-use js::{Js, Raw};
-use native::{Arguments, Body};
+use js::{Js, NOTHING, Raw};
+use native::{Arguments, Function};
 
 /// A call and its events are many small objects; the system's allocator was a third of their cost.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Every native function; `ts/native.ts` declares them.
-const FUNCTIONS: &[(&str, Body)] = &[
-    ("execute", runtime::execute),
-    ("dispatch", registry::dispatch),
-    ("proceed", call::proceed),
-    ("settle", settle),
-    ("poll", poll),
-    ("cancel", call::cancel),
-    ("helper", runtime::helper),
-    ("flush", runtime::flush),
-    ("exit", runtime::exit),
-    ("drain", host::drain),
-    ("nextWoken", next_woken),
-    ("nextAbandoned", next_abandoned),
-    ("listFreed", list_freed),
-    ("makeRuntime", runtime::make),
-    ("forgetRuntime", runtime::forget),
-    ("configure", runtime::configure),
-    ("register", runtime::register),
-    ("deregister", runtime::deregister),
-    ("subscribe", runtime::subscribe),
-    ("unsubscribe", runtime::unsubscribe),
-    ("exportJsonl", runtime::export_jsonl),
-    ("registrations", runtime::registrations),
-    ("explain", runtime::explain),
-    ("counts", runtime::counts),
-    ("isShut", runtime::is_shut),
-    ("mark", runtime::mark),
-    ("startCall", runtime::start_call),
-    ("callScope", runtime::call_scope),
-    ("endCall", runtime::end_call),
-    ("forgetCall", runtime::forget_call),
-    ("openScope", scope::open),
-    ("closeScope", scope::close),
-    ("scopeFacts", scope::facts),
-    ("scopeIsOpen", scope::is_open),
-    ("scopePropagation", scope::propagation),
-    ("scopeOfTask", scope::of_task),
-    ("endedScope", scope::ended),
-    ("attach", scope::attach),
-    ("forgetScope", scope::forget),
-    ("makeRegistry", registry::make),
-    ("forgetRegistry", registry::forget),
-    ("registerTools", registry::register),
-    ("useMiddleware", registry::use_middleware),
-    ("subset", registry::subset),
-    ("manifest", registry::manifest),
-    ("explainTool", registry::explain),
-    ("checkArguments", registry::check),
-    ("describeKind", describe),
-    ("modelText", for_model),
-    ("argumentError", argument_error),
-    ("notJson", not_json),
-    ("cancelledError", cancelled_error),
+const FUNCTIONS: &[Function] = &[
+    ("execute", 1, runtime::execute),
+    ("executeWith", 12, runtime::execute_with),
+    ("dispatch", 14, registry::dispatch),
+    ("proceed", 0, call::proceed),
+    ("proceedWith", 9, call::proceed_with),
+    ("settle", 0, settle),
+    ("poll", 0, poll),
+    ("cancel", 2, call::cancel),
+    ("helper", 7, runtime::helper),
+    ("flush", 6, runtime::flush),
+    ("exit", 0, runtime::exit),
+    ("drain", 0, host::drain),
+    ("nextWoken", 0, next_woken),
+    ("nextAbandoned", 0, next_abandoned),
+    ("listFreed", 0, list_freed),
+    ("makeRuntime", 2, runtime::make),
+    ("forgetRuntime", 1, runtime::forget),
+    ("configure", 3, runtime::configure),
+    ("register", 7, runtime::register),
+    ("deregister", 4, runtime::deregister),
+    ("subscribe", 5, runtime::subscribe),
+    ("unsubscribe", 3, runtime::unsubscribe),
+    ("exportJsonl", 3, runtime::export_jsonl),
+    ("registrations", 1, runtime::registrations),
+    ("explain", 3, runtime::explain),
+    ("counts", 1, runtime::counts),
+    ("isShut", 1, runtime::is_shut),
+    ("mark", 7, runtime::mark),
+    ("startCall", 8, runtime::start_call),
+    ("callScope", 1, runtime::call_scope),
+    ("endCall", 5, runtime::end_call),
+    ("forgetCall", 1, runtime::forget_call),
+    ("openScope", 9, scope::open),
+    ("closeScope", 6, scope::close),
+    ("scopeFacts", 1, scope::facts),
+    ("scopeIsOpen", 1, scope::is_open),
+    ("scopePropagation", 1, scope::propagation),
+    ("scopeOfTask", 1, scope::of_task),
+    ("endedScope", 8, scope::ended),
+    ("attach", 2, scope::attach),
+    ("forgetScope", 1, scope::forget),
+    ("makeRegistry", 1, registry::make),
+    ("forgetRegistry", 1, registry::forget),
+    ("registerTools", 2, registry::register),
+    ("useMiddleware", 4, registry::use_middleware),
+    ("subset", 2, registry::subset),
+    ("manifest", 2, registry::manifest),
+    ("explainTool", 3, registry::explain),
+    ("checkArguments", 2, registry::check),
+    ("describeKind", 2, describe),
+    ("modelText", 1, for_model),
+    ("argumentError", 2, argument_error),
+    ("notJson", 2, not_json),
+    ("cancelledError", 0, cancelled_error),
 ];
 
-/// Takes a callback's late answer: `(frame, how, answer)`.
+/// Takes a callback's late answer; the shared numbers are frame, how, answer.
 fn settle(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
-    let answer = Answer {
-        slot: given.slot(2)?,
-        how: drive::how(given.number(1)?),
-    };
-    drive::settle(instance, given.id(0)?, answer)
+    let local = instance.here()?;
+    let slot = given.given_slot(local, 2).ok_or_else(|| native::wrong(2, "a place"))?;
+    let how = How::of(local.given(1));
+    drive::settle(instance, Arguments::given_id(local, 0), Answer { how, slot })
 }
 
-/// Polls a task.
-fn poll(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
-    drive::poll(instance, given.id(0)?)
+/// Polls a task; the shared number is the task's.
+fn poll(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    drive::poll(instance, Arguments::given_id(instance.here()?, 0))
 }
 
 /// Answers the place of a task that was woken, or nothing when there are no more.
@@ -113,7 +114,7 @@ fn next_woken(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
         };
         local.set(Shared::Woken, i32::try_from(left).unwrap_or(i32::MAX));
         let Some(task) = next else {
-            return Ok(local.js.undefined());
+            return Ok(NOTHING);
         };
         if let Some(task) = local.tasks.borrow().get(&task) {
             return Ok(local.js.number(task.object.place()));
@@ -136,7 +137,7 @@ fn next_abandoned(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
 /// Lists more places that are free again.
 fn list_freed(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
     instance.list_freed()?;
-    Ok(instance.here()?.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Returns the text of an error of Callweir's own: `(kind, fields as JSON)`.
@@ -204,10 +205,10 @@ pub extern "C" fn node_api_module_get_api_version_v1() -> i32 {
     8
 }
 
-/// Connects one load of the package: `connect(lent functions, shared integers, target)`.
+/// Connects one load of the package: `connect(lent functions, shared integers, shared numbers, target)`.
 unsafe extern "C" fn connect(env: sys::napi_env, info: sys::napi_callback_info) -> Raw {
     let js = Js::new(env);
-    let mut values = [ptr::null_mut(); 3];
+    let mut values = [ptr::null_mut(); 4];
     let mut count = values.len();
     // SAFETY: the parts have room for what the function writes.
     unsafe {
@@ -220,8 +221,8 @@ unsafe extern "C" fn connect(env: sys::napi_env, info: sys::napi_callback_info) 
             ptr::null_mut(),
         );
     }
-    let [lent, integers, target] = values;
-    if let Some(instance) = Instance::new(js, lent, integers) {
+    let [lent, integers, numbers, target] = values;
+    if let Some(instance) = Instance::new(js, lent, integers, numbers) {
         native::bind(&instance, js, target, FUNCTIONS);
     }
     target

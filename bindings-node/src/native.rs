@@ -8,12 +8,15 @@ use callweir::{Error, Result};
 use napi_sys as sys;
 
 use crate::drive::Standing;
-use crate::instance::{Instance, Shared};
-use crate::js::{Js, Raw};
+use crate::instance::{Instance, Local, Shared};
+use crate::js::{Js, NOTHING, Raw};
 use crate::value::Slot;
 
 /// A native function's body.
 pub(crate) type Body = fn(&Arc<Instance>, &Arguments<'_>) -> Result<Raw>;
+
+/// A native function: its name, how many arguments it takes beside the shared numbers, and its body.
+pub(crate) type Function = (&'static str, usize, Body);
 
 /// The most arguments that a native function takes.
 const MOST: usize = 16;
@@ -61,6 +64,21 @@ impl Arguments<'_> {
         self.slot_or_none(index).ok_or_else(|| wrong(index, "a place"))
     }
 
+    /// Reads an id from the shared numbers.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "ids are whole numbers above 0"
+    )]
+    pub(crate) fn given_id(local: &Local, index: usize) -> u64 {
+        local.given(index) as u64
+    }
+
+    /// Takes over a place of the table from the shared numbers; nothing for a negative one.
+    pub(crate) fn given_slot(&self, local: &Local, index: usize) -> Option<Slot> {
+        Slot::take(self.instance, local.given(index))
+    }
+
     pub(crate) fn slot_or_none(&self, index: usize) -> Option<Slot> {
         Slot::take(self.instance, self.number_or_none(index)?)
     }
@@ -85,7 +103,7 @@ impl Arguments<'_> {
     }
 }
 
-fn wrong(index: usize, expected: &str) -> Error {
+pub(crate) fn wrong(index: usize, expected: &str) -> Error {
     Error::internal(format!(
         "the package's JavaScript gave no {expected} as argument {index}"
     ))
@@ -94,6 +112,7 @@ fn wrong(index: usize, expected: &str) -> Error {
 /// A native function with what it needs.
 struct Bound {
     instance: Arc<Instance>,
+    count: usize,
     body: Body,
 }
 
@@ -104,14 +123,15 @@ struct Everything {
 }
 
 /// Makes the native functions of an instance as properties of `target`.
-pub(crate) fn bind(instance: &Arc<Instance>, js: Js, target: Raw, functions: &[(&str, Body)]) {
+pub(crate) fn bind(instance: &Arc<Instance>, js: Js, target: Raw, functions: &[Function]) {
     let mut everything = Box::new(Everything {
         instance: instance.clone(),
         bound: Vec::new(),
     });
-    for (name, body) in functions {
+    for (name, count, body) in functions {
         let bound = Box::into_raw(Box::new(Bound {
             instance: instance.clone(),
+            count: *count,
             body: *body,
         }));
         everything.bound.push(bound);
@@ -152,21 +172,22 @@ unsafe extern "C" fn ended(everything: *mut c_void) {
 /// Runs a native function; what fails is given as a place, never thrown.
 unsafe extern "C" fn called(env: sys::napi_env, info: sys::napi_callback_info) -> Raw {
     let js = Js::new(env);
-    let mut values = [ptr::null_mut(); MOST];
-    let (mut count, mut data) = (MOST, ptr::null_mut());
-    // SAFETY: the parts have room for what the function writes; missing arguments are filled with `undefined`.
+    let (mut none, mut data) = (0, ptr::null_mut());
+    // SAFETY: nothing but the data is asked for.
     unsafe {
-        sys::napi_get_cb_info(
-            env,
-            info,
-            &raw mut count,
-            values.as_mut_ptr(),
-            ptr::null_mut(),
-            &raw mut data,
-        );
+        sys::napi_get_cb_info(env, info, &raw mut none, ptr::null_mut(), ptr::null_mut(), &raw mut data);
     }
     // SAFETY: the data is what `bind` gave, and lives until the environment ends.
     let bound = unsafe { &*data.cast_const().cast::<Bound>() };
+    let mut values = [NOTHING; MOST];
+    let mut count = bound.count.min(MOST);
+    if count > 0 {
+        // SAFETY: there is room for as many arguments as are asked for.
+        unsafe {
+            let (values, data) = (values.as_mut_ptr(), ptr::null_mut());
+            sys::napi_get_cb_info(env, info, &raw mut count, values, ptr::null_mut(), data);
+        }
+    }
     let instance = &bound.instance;
     let given = Arguments { js, instance, values };
     let result = instance.entered(|| {
@@ -175,16 +196,16 @@ unsafe extern "C" fn called(env: sys::napi_env, info: sys::napi_callback_info) -
         local.set(Shared::Standing, Standing::Plain as i32);
         crate::drive::caught(|| (bound.body)(instance, &given))
     });
-    result.unwrap_or_else(|error| refuse(instance, js, &error))
+    result.unwrap_or_else(|error| refuse(instance, &error))
 }
 
-fn refuse(instance: &Arc<Instance>, js: Js, error: &Error) -> Raw {
+fn refuse(instance: &Arc<Instance>, error: &Error) -> Raw {
     let Some(local) = instance.local() else {
-        return js.undefined();
+        return NOTHING;
     };
     crate::drive::fail(instance, local, error).unwrap_or_else(|_| {
         // The environment is ending: there is nobody left to tell.
         local.set(Shared::Standing, Standing::Stale as i32);
-        js.undefined()
+        NOTHING
     })
 }

@@ -10,7 +10,7 @@ use crate::call::{TaskScope, context_of};
 use crate::drive::{Driven, Output, Task, launch};
 use crate::foreign::{NodeMiddleware, NodeTool};
 use crate::instance::{Instance, Local};
-use crate::js::Raw;
+use crate::js::{NOTHING, Raw};
 use crate::native::Arguments;
 use crate::runtime::{lines, runtime_of};
 use crate::scope::given_scope;
@@ -40,7 +40,7 @@ pub(crate) fn forget(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<
     let local = instance.here()?;
     let gone = local.registries.borrow_mut().remove(&given.id(0)?);
     drop(gone);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// One thing to register, as JavaScript describes it.
@@ -104,7 +104,7 @@ pub(crate) fn register(instance: &Arc<Instance>, given: &Arguments<'_>) -> Resul
     // All are made before any fails: each owns a place of the table from here on.
     let items: Vec<Result<Registrable>> = items.collect();
     registry.register_all(items.into_iter().collect::<Result<Vec<_>>>()?)?;
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
@@ -112,8 +112,7 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
 }
 
 /// Checks the names of arguments as a dispatch does: `(parameters, arguments)`.
-pub(crate) fn check(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
-    let local = instance.here()?;
+pub(crate) fn check(_: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let arguments = Object::payload(given.slot(1)?, &Default::default());
     let descriptor = callweir::Descriptor {
         name: "".into(),
@@ -123,7 +122,7 @@ pub(crate) fn check(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<R
         idempotent: false,
     };
     descriptor.check(&arguments)?;
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Adds a middleware inside those that are there: `(registry, name, run, on refused)`.
@@ -133,7 +132,7 @@ pub(crate) fn use_middleware(instance: &Arc<Instance>, given: &Arguments<'_>) ->
     let (registry, default) = registry_of(local, given, 0)?;
     let made = NodeMiddleware::new(instance, &given.text(1)?, run, on_refused, &default);
     registry.use_any(Arc::new(made));
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Copies the named tools and the middleware as they are now: `(registry, JSON)`.

@@ -11,14 +11,14 @@ use callweir::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{TaskScope, context_of, duration};
+use crate::call::{TaskScope, Token, context_of, duration};
 use crate::drive::{Driven, Output, Task, launch};
 use crate::foreign::{Callback, NodeCallObserver, NodeObserver, handler};
 use crate::host::{Environment, drain};
 use crate::instance::{Instance, Local};
-use crate::js::Raw;
-use crate::native::Arguments;
-use crate::scope::{flags, given_scope, keep, timestamp};
+use crate::js::{NOTHING, Raw};
+use crate::native::{Arguments, wrong};
+use crate::scope::{flags, given_scope, keep, scope_at, timestamp};
 use crate::value::{Default, Object};
 
 pub(crate) fn runtime_of(local: &Local, given: &Arguments<'_>, index: usize) -> Result<(Runtime, Default)> {
@@ -77,7 +77,7 @@ pub(crate) fn forget(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<
     let local = instance.here()?;
     let gone = local.runtimes.borrow_mut().remove(&given.id(0)?);
     drop(gone);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Changes the settings that are given: `(runtime, settings, default)`.
@@ -89,7 +89,7 @@ pub(crate) fn configure(instance: &Arc<Instance>, given: &Arguments<'_>) -> Resu
     if converter.is_some() {
         default.set(converter);
     }
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Registers a callback: `(runtime, family, name, function, priority, scope, break chain)`.
@@ -117,7 +117,7 @@ pub(crate) fn register(instance: &Arc<Instance>, given: &Arguments<'_>) -> Resul
         component: None,
     };
     runtime.register(family, &name, handler(family, callback), &options)?;
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 fn truth(local: &Local, flag: bool) -> Raw {
@@ -155,7 +155,7 @@ pub(crate) fn subscribe(instance: &Arc<Instance>, given: &Arguments<'_>) -> Resu
     } else {
         runtime.subscribe(&name, Arc::new(NodeObserver(callback)), scope.as_ref())?;
     }
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Removes a subscriber, and answers 1 if it was there, else 0: `(runtime, name, scope)`.
@@ -172,33 +172,54 @@ pub(crate) fn export_jsonl(instance: &Arc<Instance>, given: &Arguments<'_>) -> R
     let (runtime, _) = runtime_of(local, given, 0)?;
     let target = callweir::export::jsonl::JsonLines::open(given.text(1)?)?;
     runtime.subscribe(&given.text(2)?, target, None)?;
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
-/// Makes a managed call: `(task, object, runtime, name, arguments, parent, metadata, tool call id, signal)`.
+/// Makes a managed call of a name; the shared numbers are task, object, runtime, arguments, parent.
 pub(crate) fn execute(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    begin(instance, given, |_, _| Ok(None))
+}
+
+/// Like [`execute`], with more: `(name, caller id, metadata, signal, deadline, event metadata, tool call id)`.
+pub(crate) fn execute_with(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
+    begin(instance, given, |given, call| {
+        let (context, token) = context_of(given, 1)?;
+        call.context = context;
+        call.metadata = given.json_or_none(5)?;
+        call.tool_call_id = given.text_or_none(6).map(Into::into);
+        Ok(token)
+    })
+}
+
+fn begin(
+    instance: &Arc<Instance>,
+    given: &Arguments<'_>,
+    more: impl FnOnce(&Arguments<'_>, &mut Invocation) -> Result<Option<Token>>,
+) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object, arguments) = (given.id(0)?, given.slot(1)?, given.slot(4)?);
-    // The signal stands where a context would have it, between nothing and nothing.
-    let (context, token) = context_of(given, 6)?;
-    let (runtime, default) = runtime_of(local, given, 2)?;
-    let name: Arc<str> = given.text(3)?.into();
+    let id = Arguments::given_id(local, 0);
+    let object = given.given_slot(local, 1).ok_or_else(|| wrong(1, "a place"))?;
+    let arguments = given.given_slot(local, 3).ok_or_else(|| wrong(3, "a place"))?;
+    let (runtime, default) = {
+        let runtimes = local.runtimes.borrow();
+        let known = runtimes.get(&Arguments::given_id(local, 2)).cloned();
+        known.ok_or_else(|| Error::internal("no runtime of this id"))?
+    };
+    let parent = scope_at(local, local.given(4));
+    let name: Arc<str> = given.text(0)?.into();
     let work = Callback::new(instance, None, "func", name.clone(), &default);
     let mut call = Invocation::new(name, Object::payload(arguments, &default), work);
-    call.context = context;
-    call.parent = given_scope(local, given, 5);
-    call.metadata = given.json_or_none(10)?;
-    call.tool_call_id = given.text_or_none(11).map(Into::into);
+    call.parent = parent;
     call.current = Some(Box::new(TaskScope {
         instance: instance.clone(),
         task: id,
     }));
     let mut task = Task::new(object, true);
-    task.token = token;
+    task.token = more(given, &mut call)?;
     launch(instance, id, task, || {
-        Ok::<Driven, _>(Box::pin(async move {
-            call.execute(runtime).await.map(Output::Payload)
-        }))
+        Ok::<Driven, _>(Box::pin(
+            async move { call.execute(runtime).await.map(Output::Payload) },
+        ))
     })
 }
 
@@ -273,7 +294,7 @@ pub(crate) fn end_call(instance: &Arc<Instance>, given: &Arguments<'_>) -> Resul
         outcome,
         timestamp: timestamp(given, 4)?,
     })?;
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Lets go of a manual call that JavaScript no longer refers to; it stays open until shutdown.
@@ -281,7 +302,7 @@ pub(crate) fn forget_call(instance: &Arc<Instance>, given: &Arguments<'_>) -> Re
     let local = instance.here()?;
     let gone = local.calls.borrow_mut().remove(&given.id(0)?);
     drop(gone);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Emits a mark: `(runtime, name, data, metadata, parent, data schema, timestamp)`.
@@ -295,7 +316,7 @@ pub(crate) fn mark(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Ra
         timestamp: timestamp(given, 6)?,
     };
     runtime.mark(given.text(1)?, given_scope(local, given, 4).as_ref(), mark);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Waits for delivery, or stops: `(task, object, runtime, timeout, stop, inside a queued callback)`.
@@ -353,7 +374,7 @@ pub(crate) fn exit(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Ra
             std::thread::sleep(Duration::from_micros(200));
         }
     }
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Renders registrations as JSON.

@@ -7,7 +7,7 @@ use callweir::{CloseOptions, Error, Outcome, Propagation, Result, Scope, ScopeOp
 use serde_json::{Value, json};
 
 use crate::instance::{Instance, Local};
-use crate::js::Raw;
+use crate::js::{NOTHING, Raw};
 use crate::native::Arguments;
 use crate::runtime::runtime_of;
 
@@ -82,13 +82,16 @@ pub(crate) fn open(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Ra
     Ok(keep(local, scope))
 }
 
-/// Closes a scope: `(scope, output, metadata, outcome, error, error type, timestamp)`.
+/// Closes a scope: `(scope, output, metadata, outcome, error, timestamp)`.
 pub(crate) fn close(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
     let error = given
         .slot_or_none(4)
         .map(|slot| crate::error::from_thrown(local, slot));
-    let by_error = error.as_ref().filter(|error| error.is_control()).map(Outcome::of);
+    let by_error = error
+        .as_ref()
+        .filter(|error| error.is_control())
+        .map(Outcome::of);
     let outcome = given
         .text_or_none(3)
         .map(|outcome| outcome.parse::<Outcome>())
@@ -97,14 +100,11 @@ pub(crate) fn close(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<R
         output: given.json_or_none(1)?,
         metadata: given.json_or_none(2)?,
         outcome: outcome.or(by_error),
-        error_type: error
-            .as_ref()
-            .and_then(Error::type_name)
-            .or_else(|| given.text_or_none(5)),
-        timestamp: timestamp(given, 6)?,
+        error_type: error.as_ref().map(Error::type_value),
+        timestamp: timestamp(given, 5)?,
     };
     known(local, given, 0)?.close(options);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }
 
 /// Tells what never changes about a scope, as JSON.
@@ -172,5 +172,5 @@ pub(crate) fn forget(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<
     let local = instance.here()?;
     let gone = local.scopes.borrow_mut().remove(&given.id(0)?);
     drop(gone);
-    Ok(local.js.undefined())
+    Ok(NOTHING)
 }

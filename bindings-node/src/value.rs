@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::foreign::How;
 use crate::instance::{Instance, Lent, Local, Shared};
 
-pub(crate) use exact::marked;
+pub(crate) use exact::{is_plain, marked};
 
 /// A place of the table, freed when nobody refers to it any more.
 pub(crate) struct Slot {
@@ -116,7 +116,7 @@ impl HostValue for Object {
 
     fn isolate(&self) -> Result<Payload> {
         let local = self.slot.instance.here()?;
-        let copy = local.call_for_number(Lent::Isolate, &[local.js.number(self.slot.place())])?;
+        let copy = local.call_with(Lent::Isolate, &[self.slot.place()]).ok_or_else(Error::shut_down)?;
         let slot = Slot::take(&self.slot.instance, copy).ok_or_else(Error::shut_down)?;
         Ok(Self::payload(slot, &self.default))
     }

@@ -5,52 +5,48 @@ import { AsyncResource } from "node:async_hooks";
 import { EMPTY, ToolCall, ToolContext } from "./context";
 import { AtofEvent } from "./events";
 import { buildError, CallweirError, fieldsOf } from "./generated/errors";
-import { connect, How, native, NO_PLACE, put, shared, Shared, values } from "./native";
-import { Place, places, Queued } from "./place";
-import { after, begin, currentTask, pump, resume, resumeWoken, soon, Task } from "./task";
-import { type EventFields, type SignalLike, Verdict } from "./types";
+import { connect, How, native, NO_PLACE, numbers, put, shared, Shared, values } from "./native";
+import { type Place, places, Queued } from "./place";
+import { begin, currentTask, pump, resumeWoken, settle, soon, Task } from "./task";
+import { type SignalLike, Verdict } from "./types";
 import { isolate, keysOf, parse, Refused, stringify, typeName } from "./value";
 
 type Callback = (...given: unknown[]) => unknown;
 
 const then = Promise.prototype.then;
 
+/** Calls a callback, and makes a promise of what only looks like one: its `then` belongs to the callback's context. */
+function call(fn: Callback, a: unknown, b: unknown, c: unknown): unknown {
+  const value = fn(a, b, c);
+  if (typeof value !== "object" && typeof value !== "function") return value;
+  if (value === null || value instanceof Promise) return value;
+  const method = (value as { then?: unknown }).then;
+  return typeof method === "function" ? new Promise((resolve, reject) => method.call(value, resolve, reject)) : value;
+}
+
 /** Answers with what a callback returned: at once, or later if it has to be awaited. */
-function answer(value: unknown, frame: number, task: Task | undefined): number {
-  if (typeof value === "object" ? value !== null : typeof value === "function") {
-    if (value instanceof Promise) return later(value, frame, task);
-    const method = (value as { then?: unknown }).then;
-    if (typeof method === "function") {
-      const promise = new Promise((resolve, reject) => method.call(value, resolve, reject));
-      return later(promise, frame, task);
-    }
+function answer(value: unknown, frame: number, task: Task | undefined): void {
+  if (value instanceof Promise) {
+    later(value, frame, task);
+    return;
   }
   shared[Shared.How] = howOf(value);
-  return put(value);
+  numbers[0] = put(value);
 }
 
 function howOf(value: unknown): How {
   if (value === undefined || value === null) return How.Nothing;
-  return typeof value === "string" ? How.Text : How.Value;
+  if (typeof value === "string") return How.Text;
+  return value instanceof CallweirError ? How.Own : How.Value;
 }
 
-function later(promise: Promise<unknown>, frame: number, task: Task | undefined): number {
+function later(promise: Promise<unknown>, frame: number, task: Task | undefined): void {
   then.call(
     promise,
     (value) => settle(task, frame, howOf(value), value),
     (error: unknown) => settle(task, frame, howThrown(error, task), error),
   );
   shared[Shared.How] = How.Pending;
-  return 0;
-}
-
-function settle(task: Task | undefined, frame: number, how: How, value: unknown): void {
-  if (task !== undefined) {
-    resume(task, native.settle, frame, how, put(value));
-    return;
-  }
-  native.settle(frame, how, put(value));
-  after();
 }
 
 function howThrown(error: unknown, task: Task | undefined): How {
@@ -58,32 +54,33 @@ function howThrown(error: unknown, task: Task | undefined): How {
 }
 
 /** Answers with what a callback threw. */
-function thrown(error: unknown, task: Task | undefined): number {
+function thrown(error: unknown, task: Task | undefined): void {
   shared[Shared.How] = howThrown(error, task);
-  return put(error);
+  numbers[0] = put(error);
 }
 
-/** Calls a callback of a call where its own scope is the current one; inside a `next` it is already. */
-function inCall(task: Task, fn: Callback, ...given: unknown[]): unknown {
-  return task === task.root ? places.run(task, fn, ...given) : fn(...given);
-}
-
-/** Runs the rest of a chain. */
-function proceed(parent: Task, frame: number, given: number, context?: ToolContext): Promise<unknown> {
+/** Runs the rest of a chain; without arguments with what the callback got. */
+function proceed(parent: Task, frame: number, place: number, context?: ToolContext): Promise<unknown> {
   const task = new Task(parent.runtime, parent.name, places.getStore(), parent, undefined, parent.keep);
   const signal = context?.signal as SignalLike | undefined;
   if (signal !== undefined) {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     task.listen(signal);
   }
-  return begin(task, (object) =>
-    native.proceed(task.number, object, frame, given, context !== undefined, ...contextParts(context)),
-  );
+  return begin(task, () => {
+    const parts = contextParts(context);
+    const object = put(task);
+    numbers[0] = task.number;
+    numbers[1] = object;
+    numbers[2] = frame;
+    numbers[3] = place;
+    return parts === undefined ? native.proceed() : native.proceedWith(...parts);
+  });
 }
 
 /** Returns a context as native functions take it. */
-export function contextParts(context: ToolContext | undefined): unknown[] {
-  if (context === undefined) return [];
+export function contextParts(context: ToolContext | undefined): unknown[] | undefined {
+  if (context === undefined) return undefined;
   const { callerId, metadata, signal, deadline } = context;
   return [
     callerId,
@@ -94,46 +91,67 @@ export function contextParts(context: ToolContext | undefined): unknown[] {
 }
 
 /** Calls a queued callback in the context in which its event was emitted. */
-function inContext(resource: number, fn: Callback, ...given: unknown[]): unknown {
-  const call = () => places.run(new Queued(places.getStore()), fn, ...given);
-  if (resource === NO_PLACE) return call();
-  return (values[resource] as AsyncResource).runInAsyncScope(call);
+function inContext(fn: Callback, resource: number, a: unknown, b: unknown): unknown {
+  const run = () => places.run(new Queued(places.getStore()), call, fn, a, b, undefined);
+  return resource === NO_PLACE ? run() : (values[resource] as AsyncResource).runInAsyncScope(run);
 }
 
+/** Calls a queued callback; its resource is the last of `count` shared numbers. */
+function queued(count: number, a: unknown, b?: unknown): void {
+  const fn = values[numbers[0]] as Callback;
+  const frame = numbers[1];
+  const resource = numbers[count - 1];
+  try {
+    answer(inContext(fn, resource, a, b), frame, undefined);
+  } catch (error) {
+    thrown(error, undefined);
+  }
+}
+
+/**
+ * Calls a callback of a call. Around the work the call's own scope is the current one; inside a `next` it is already.
+ */
+function inTask(task: Task, frame: number, inside: boolean, fn: Callback, a: unknown, b?: unknown, c?: unknown): void {
+  try {
+    const outermost = inside && task === task.root;
+    const value = outermost ? places.run(task, call, fn, a, b, c) : call(fn, a, b, c);
+    answer(value, frame, task);
+  } catch (error) {
+    thrown(error, task);
+  }
+}
+
+/** The shared numbers of each are function and frame, then what it says; the first of them becomes the answer. */
 const lent = {
-  gate(fn: number, frame: number, args: number): number {
+  /** Arguments. */
+  gate(): void {
     const task = currentTask() as Task;
-    try {
-      return answer((values[fn] as Callback)(task.name, values[args]), frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    inTask(task, numbers[1], false, values[numbers[0]] as Callback, task.name, values[numbers[2]]);
   },
 
-  transform(fn: number, frame: number, payload: number): number {
+  /** Payload. */
+  transform(): void {
     const task = currentTask() as Task;
-    try {
-      return answer((values[fn] as Callback)(task.name, values[payload]), frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    inTask(task, numbers[1], false, values[numbers[0]] as Callback, task.name, values[numbers[2]]);
   },
 
-  around(fn: number, frame: number, args: number): number {
+  /** Arguments. */
+  around(): void {
     const task = currentTask() as Task;
-    const own = values[args];
-    const next = (...given: unknown[]) =>
-      proceed(task, frame, given.length === 0 || given[0] === own ? NO_PLACE : put(given[0]));
-    try {
-      return answer(inCall(task, values[fn] as Callback, task.name, own, next), frame, task);
-    } catch (error) {
-      return thrown(error, task);
+    const frame = numbers[1];
+    const own = values[numbers[2]];
+    function next(given?: unknown): Promise<unknown> {
+      return proceed(task, frame, arguments.length === 0 || given === own ? NO_PLACE : put(given));
     }
+    inTask(task, frame, true, values[numbers[0]] as Callback, task.name, own, next);
   },
 
-  middleware(fn: number, frame: number, args: number, context: number): number {
+  /** Arguments, context. */
+  middleware(): void {
     const task = currentTask() as Task;
-    const call = ToolCall.of(task, values[args], contextAt(context));
+    const frame = numbers[1];
+    const run = values[numbers[0]] as Callback;
+    const call = ToolCall.of(task, values[numbers[2]], contextAt(numbers[3]));
     const next = (given: unknown) => {
       if (given === undefined || given === call) return proceed(task, frame, NO_PLACE);
       if (!(given instanceof ToolCall)) {
@@ -143,75 +161,49 @@ const lent = {
       const args = given.arguments === call.arguments ? NO_PLACE : put(given.arguments);
       return proceed(task, frame, args, given.context === call.context ? undefined : given.context);
     };
-    try {
-      const value = inCall(task, values[fn] as Callback, call, next);
-      return answerDenial(value, frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    inTask(task, frame, true, run, call, next);
   },
 
-  refused(fn: number, frame: number, args: number, context: number, refusal: number): number {
+  /** Arguments, context, refusal. */
+  refused(): void {
     const task = currentTask() as Task;
-    const error = values[refusal];
-    try {
-      const call = ToolCall.of(task, values[args], contextAt(context));
-      return answer((values[fn] as Callback)(call, error), frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    const fn = values[numbers[0]] as Callback;
+    const refusal = values[numbers[4]];
+    const call = ToolCall.of(task, values[numbers[2]], contextAt(numbers[3]));
+    inTask(task, numbers[1], false, fn, call, refusal);
   },
 
-  work(_: number, frame: number, args: number): number {
+  /** Arguments. */
+  work(): void {
     const task = currentTask() as Task;
-    try {
-      return answer(inCall(task, task.root.work as Callback, values[args]), frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    inTask(task, numbers[1], true, task.root.work as Callback, values[numbers[2]]);
   },
 
-  tool(fn: number, frame: number, args: number, context: number): number {
+  /** Arguments, context. */
+  tool(): void {
     const task = currentTask() as Task;
-    try {
-      const given = contextAt(context) ?? EMPTY;
-      return answer(inCall(task, values[fn] as Callback, values[args], given), frame, task);
-    } catch (error) {
-      return thrown(error, task);
-    }
+    const context = contextAt(numbers[3]) ?? EMPTY;
+    inTask(task, numbers[1], true, values[numbers[0]] as Callback, values[numbers[2]], context);
   },
 
-  sanitize(fn: number, frame: number, payload: number, resource: number, name: string): number {
-    try {
-      return answer(inContext(resource, values[fn] as Callback, name, values[payload]), frame, undefined);
-    } catch (error) {
-      return thrown(error, undefined);
-    }
+  /** Payload, resource. */
+  sanitize(name: string): void {
+    queued(4, name, values[numbers[2]]);
   },
 
-  sanitizeEvent(fn: number, frame: number, fields: number, resource: number, event: string): number {
-    try {
-      const given = values[fields] as EventFields;
-      return answer(inContext(resource, values[fn] as Callback, new AtofEvent(event), given), frame, undefined);
-    } catch (error) {
-      return thrown(error, undefined);
-    }
+  /** Fields, resource. */
+  sanitizeEvent(event: string): void {
+    queued(4, new AtofEvent(event), values[numbers[2]]);
   },
 
-  observe(fn: number, frame: number, resource: number, event: string): number {
-    try {
-      return answer(inContext(resource, values[fn] as Callback, new AtofEvent(event)), frame, undefined);
-    } catch (error) {
-      return thrown(error, undefined);
-    }
+  /** Resource. */
+  observe(event: string): void {
+    queued(3, new AtofEvent(event));
   },
 
-  observeCall(fn: number, frame: number, resource: number, record: string): number {
-    try {
-      return answer(inContext(resource, values[fn] as Callback, JSON.parse(record)), frame, undefined);
-    } catch (error) {
-      return thrown(error, undefined);
-    }
+  /** Resource. */
+  observeCall(record: string): void {
+    queued(3, JSON.parse(record));
   },
 
   stringify(value: number, convert: number): string {
@@ -225,7 +217,9 @@ const lent = {
     }
   },
 
-  isolate: (value: number): number => put(isolate(values[value])),
+  isolate(): void {
+    numbers[0] = put(isolate(values[numbers[0]]));
+  },
 
   keys: (value: number): string | undefined => keysOf(values[value]),
 
@@ -262,10 +256,10 @@ const lent = {
     );
   },
 
-  capture(): number {
+  capture(): void {
     const place: Place | undefined = places.getStore();
     shared[Shared.Echo] = place === undefined ? 0 : place.echo;
-    return put(new AsyncResource("CALLWEIR", { requireManualDestroy: true }));
+    numbers[0] = put(new AsyncResource("CALLWEIR", { requireManualDestroy: true }));
   },
 
   soon,
@@ -282,13 +276,6 @@ const lent = {
 
 function contextAt(place: number): ToolContext | undefined {
   return place === NO_PLACE ? undefined : (values[place] as ToolContext);
-}
-
-/** Like `answer`, and tells a denial that was returned apart from a result. */
-function answerDenial(value: unknown, frame: number, task: Task): number {
-  const place = answer(value, frame, task);
-  if (value instanceof CallweirError && shared[Shared.How] === How.Value) shared[Shared.How] = How.Denial;
-  return place;
 }
 
 /** Describes a thrown value for Rust. */

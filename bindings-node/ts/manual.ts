@@ -39,7 +39,7 @@ export class ManualCall {
 
   private constructor(id: number, around: Place | undefined) {
     this.#id = id;
-    this.scope = new ScopeHandle(checked(native.callScope(id)), around, true);
+    this.scope = ScopeHandle.of(checked(native.callScope(id)), around, true);
     calls.register(this, id);
   }
 

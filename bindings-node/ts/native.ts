@@ -9,14 +9,16 @@ import { join } from "node:path";
 
 /** The native functions; `FUNCTIONS` in `src/lib.rs` is the list, and says what each takes. */
 export interface Native {
-  execute(...given: unknown[]): number;
-  dispatch(...given: unknown[]): number;
-  proceed(...given: unknown[]): number;
-  settle(frame: number, how: number, place: number): number;
-  poll(task: number): number;
-  cancel(task: number): void;
-  helper(...given: unknown[]): number;
-  flush(...given: unknown[]): number;
+  execute(name: string): unknown;
+  executeWith(...given: unknown[]): unknown;
+  dispatch(...given: unknown[]): unknown;
+  proceed(): unknown;
+  proceedWith(...given: unknown[]): unknown;
+  settle(): unknown;
+  poll(): unknown;
+  cancel(task: number, release: boolean): void;
+  helper(...given: unknown[]): unknown;
+  flush(...given: unknown[]): unknown;
   exit(): void;
   drain(): number;
   nextWoken(): number | undefined;
@@ -83,7 +85,7 @@ export const enum How {
   Value,
   Nothing,
   Text,
-  Denial,
+  Own,
   Thrown,
   Aborted,
   Pending,
@@ -107,6 +109,8 @@ export const enum Shared {
 export const NO_PLACE = -1;
 
 export const shared = new Int32Array(new ArrayBuffer(4 * (Shared.List + 4096)));
+/** Numbers that go with a call in either direction, where each would cost a conversion: the first few places. */
+export const numbers = new Float64Array(new ArrayBuffer(8 * 16));
 export const values: unknown[] = [];
 const free: number[] = [];
 
@@ -139,7 +143,7 @@ export function reclaim(): void {
 export function checked<T>(answer: T): T {
   const standing = shared[Shared.Standing] as Standing;
   if (standing === Standing.Failed || standing === Standing.Aborted) {
-    const error = values[answer as number];
+    const error = values[numbers[0]];
     reclaim();
     throw error;
   }
@@ -156,7 +160,7 @@ export function whenCollected(release: (id: number) => void): FinalizationRegist
 }
 
 interface Addon {
-  connect(lent: object, integers: Int32Array, target: object): void;
+  connect(lent: object, integers: Int32Array, numbers: Float64Array, target: object): void;
 }
 
 function load(): Addon {
@@ -206,5 +210,5 @@ export const native = {
 
 /** Gives the native half the functions that it calls, and takes its own. */
 export function connect(lent: object): void {
-  addon.connect(lent, shared, native);
+  addon.connect(lent, shared, numbers, native);
 }

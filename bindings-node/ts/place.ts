@@ -9,19 +9,18 @@ import { jsonText, timestampOf } from "./convert";
 /** The places of the running code; each is immutable, so that siblings cannot disturb each other. @internal */
 export const places = new AsyncLocalStorage<Place | undefined>();
 
-/** A place. Programs get places from functions, and make none. */
-export abstract class Place {
-  protected constructor() {}
+/** A place. */
+export interface Place {
   /** How many callbacks of the dispatcher lie behind it. @internal */
-  abstract readonly echo: number;
+  readonly echo: number;
   /** The place around it. @internal */
-  abstract readonly around: Place | undefined;
+  readonly around: Place | undefined;
   /** Returns how native functions know its scope: an id, a negative task number, or 0 for none. @internal */
-  abstract scopeNumber(): number;
+  scopeNumber(): number;
   /** Returns the innermost scope. @internal */
-  abstract handle(): ScopeHandle | undefined;
+  handle(): ScopeHandle | undefined;
   /** Returns the innermost call. @internal */
-  abstract call(): ScopeHandle | undefined;
+  call(): ScopeHandle | undefined;
 }
 
 /** Returns how native functions know the current scope. @internal */
@@ -62,7 +61,7 @@ export interface CloseOptions {
 }
 
 /** A handle of a scope. There is one for each scope. */
-export class ScopeHandle extends Place {
+export class ScopeHandle implements Place {
   readonly #echo: number;
   readonly #id: number;
   readonly #around: Place | undefined;
@@ -70,14 +69,17 @@ export class ScopeHandle extends Place {
   #facts: Facts | undefined;
   #output: unknown;
 
-  /** @internal */
-  constructor(id: number, around: Place | undefined, isCall: boolean) {
-    super();
+  private constructor(id: number, around: Place | undefined, isCall: boolean) {
     this.#echo = around === undefined ? 0 : around.echo;
     this.#id = id;
     this.#around = around;
     this.#isCall = isCall;
     scopes.register(this, id);
+  }
+
+  /** @internal */
+  static of(id: number, around: Place | undefined, isCall: boolean): ScopeHandle {
+    return new ScopeHandle(id, around, isCall);
   }
 
   /** @internal */
@@ -157,7 +159,6 @@ export class ScopeHandle extends Place {
         jsonText(metadata),
         outcome,
         failed ? put(options.error) : NO_PLACE,
-        undefined,
         timestampOf(timestamp),
       ),
     );
@@ -190,10 +191,9 @@ export class ScopeHandle extends Place {
 }
 
 /** A place inside a queued callback. @internal */
-export class Queued extends Place {
+export class Queued implements Place {
   readonly echo: number;
   constructor(readonly around: Place | undefined) {
-    super();
     this.echo = (around?.echo ?? 0) + 1;
   }
   scopeNumber(): number {

@@ -176,10 +176,10 @@ export class ToolRegistry {
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       const task = new Task(this.#runtime.number, name, places.getStore(), undefined, undefined, this);
       if (signal !== undefined) task.listen(signal);
-      return begin<R>(task, (object) =>
+      return begin<R>(task, () =>
         native.dispatch(
           task.number,
-          object,
+          put(task),
           this.#id,
           name,
           text === undefined ? put(value) : NO_PLACE,
@@ -188,7 +188,7 @@ export class ToolRegistry {
           currentNumber(),
           metadata,
           toolCallId,
-          ...contextParts(context),
+          ...(contextParts(context) ?? []),
         ),
       );
     } catch (error) {

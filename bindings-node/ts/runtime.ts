@@ -4,7 +4,7 @@ import { ManualCall, type ManualOptions } from "./manual";
 import { functionOf, jsonText, maybeTextOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
 import type { AtofEvent, CallRecord } from "./events";
 import type { Family, FamilyCallbacks } from "./generated/families";
-import { checked, native, NO_PLACE, put, putMaybe, whenCollected } from "./native";
+import { checked, native, NO_PLACE, numbers, put, putMaybe, whenCollected } from "./native";
 import { currentNumber, numberOf, ownerOf, places, ScopeHandle } from "./place";
 import { deliverAtExit } from "./process";
 import { begin, pump, Task } from "./task";
@@ -184,35 +184,39 @@ export class Runtime {
     }
     const work = fn as (args: unknown) => unknown;
     const task = new Task(this.number, name, places.getStore(), undefined, work, undefined);
-    if (options === undefined) {
-      return begin(task, (object) =>
-        native.execute(task.number, object, this.number, name, put(args), currentNumber()),
-      );
-    }
-    return this.#executeWith(task, args, options);
+    if (options !== undefined) return this.#executeWith(task, args, options);
+    return begin(task, () => {
+      this.#give(task, args);
+      return native.execute(name);
+    });
+  }
+
+  /** Writes what every managed call is given. */
+  #give(task: Task, args: unknown): void {
+    const parent = currentNumber();
+    const object = put(task);
+    const place = put(args);
+    numbers[0] = task.number;
+    numbers[1] = object;
+    numbers[2] = this.number;
+    numbers[3] = place;
+    numbers[4] = parent;
   }
 
   #executeWith<R>(task: Task, args: unknown, options: ExecuteOptions): Promise<R> {
     try {
       const metadata = this.#json(options.metadata);
+      const toolCallId = maybeTextOf(options.toolCallId, "a tool call's id");
       const signal = options.signal as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       if (signal !== undefined) task.listen(signal);
-      // The signal stands where a context has it.
-      const context = [undefined, NO_PLACE, putMaybe(signal), undefined];
-      return begin<R>(task, (object) =>
-        native.execute(
-          task.number,
-          object,
-          this.number,
-          task.name,
-          put(args),
-          currentNumber(),
-          ...context,
-          metadata,
-          maybeTextOf(options.toolCallId, "a tool call's id"),
-        ),
-      );
+      return begin<R>(task, () => {
+        const { name } = task;
+        const place = putMaybe(signal);
+        this.#give(task, args);
+        // The signal stands where a context has it.
+        return native.executeWith(name, undefined, NO_PLACE, place, undefined, metadata, toolCallId);
+      });
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -231,8 +235,8 @@ export class Runtime {
   #helper<R>(name: string, args: unknown, guards: boolean): Promise<R> {
     if (typeof name !== "string") return Promise.reject(new TypeError("a call's name is not a string"));
     const task = new Task(this.number, name, places.getStore(), undefined, undefined, undefined);
-    return begin<R>(task, (object) =>
-      native.helper(task.number, object, this.number, name, put(args), currentNumber(), guards),
+    return begin<R>(task, () =>
+      native.helper(task.number, put(task), this.number, name, put(args), currentNumber(), guards),
     );
   }
 
@@ -269,7 +273,7 @@ export class Runtime {
         timestampOf(timestamp),
       ),
     );
-    return new ScopeHandle(id, parent ?? places.getStore(), false);
+    return ScopeHandle.of(id, parent ?? places.getStore(), false);
   }
 
   /** Emits a mark. */
@@ -290,7 +294,7 @@ export class Runtime {
   /** Returns a scope that stands for one of another process; what `propagation` did not give is `InvalidArgument`. */
   attach(value: unknown): ScopeHandle {
     const id = checked(native.attach(this.number, this.#json(value) ?? "null"));
-    return new ScopeHandle(id, undefined, false);
+    return ScopeHandle.of(id, undefined, false);
   }
 
   /**
@@ -315,8 +319,8 @@ export class Runtime {
       timeoutOf(timeout);
       const inside = (places.getStore()?.echo ?? 0) > 0;
       const task = new Task(this.number, "flush", places.getStore(), undefined, undefined, this);
-      const waiting = begin<number>(task, (object) =>
-        native.flush(task.number, object, this.number, timeout, stops, inside),
+      const waiting = begin<number>(task, () =>
+        native.flush(task.number, put(task), this.number, timeout, stops, inside),
       );
       if (!inside) pump();
       return waiting;

@@ -2,8 +2,8 @@
 
 import { AsyncResource } from "node:async_hooks";
 
-import { checked, native, put, reclaim, shared, Shared, Standing, values } from "./native";
-import { Place, ScopeHandle } from "./place";
+import { checked, type How, native, numbers, put, reclaim, shared, Shared, Standing, values } from "./native";
+import { type Place, ScopeHandle } from "./place";
 import type { SignalLike } from "./types";
 
 let lastNumber = 0;
@@ -16,23 +16,27 @@ export function currentTask(): Task | undefined {
   return current;
 }
 
-/** Something with a promise that Rust works on. As a place it is the scope of its call. */
-export class Task extends Place {
+/**
+ * Something with a promise that Rust works on. As a place it is the scope of its call.
+ *
+ * There is one for every stage of every call, so it has no private fields and no base class, which cost more.
+ */
+export class Task implements Place {
   readonly number = ++lastNumber;
   readonly echo: number;
   /** The task of the call itself. */
   readonly root: Task;
   /** Enters the context that the task waits in, when something else than a callback wakes it. */
-  resource: AsyncResource | undefined;
-  resolve: ((value: unknown) => void) | undefined;
-  reject: ((error: unknown) => void) | undefined;
-  promise: Promise<unknown> | undefined;
-  #handle: ScopeHandle | undefined;
-  #signal: SignalLike | undefined;
-  #onAbort: (() => void) | undefined;
-  #isOver = false;
+  resource: AsyncResource | undefined = undefined;
+  resolve: ((value: unknown) => void) | undefined = undefined;
+  reject: ((error: unknown) => void) | undefined = undefined;
+  promise: Promise<unknown> | undefined = undefined;
+  private made: ScopeHandle | undefined = undefined;
+  private signal: SignalLike | undefined = undefined;
+  private onAbort: (() => void) | undefined = undefined;
+  hasEnded = false;
   /** The id of the ended call, if anybody has seen it. */
-  #seen: [number, number, number, number] | undefined;
+  private seen: [number, number, number, number] | undefined = undefined;
 
   constructor(
     readonly runtime: number,
@@ -44,139 +48,116 @@ export class Task extends Place {
     /** What must live as long as the call does, such as its registry. */
     readonly keep: unknown,
   ) {
-    super();
     this.echo = around === undefined ? 0 : around.echo;
     this.root = parent === undefined ? this : parent.root;
   }
 
   scopeNumber(): number {
-    return this.#isOver ? this.handle().scopeNumber() : -this.number;
+    return this.hasEnded ? this.handle().scopeNumber() : -this.number;
   }
 
   handle(): ScopeHandle {
-    this.#handle ??= new ScopeHandle(this.#isOver ? this.#endedScope() : this.#openScope(), this.around, true);
-    return this.#handle;
+    this.made ??= ScopeHandle.of(this.hasEnded ? this.endedScope() : this.openScope(), this.around, true);
+    return this.made;
   }
 
   call(): ScopeHandle {
     return this.handle();
   }
 
-  #openScope(): number {
+  private openScope(): number {
     return checked(native.scopeOfTask(-this.number));
   }
 
-  #endedScope(): number {
+  private endedScope(): number {
     const around = this.around === undefined ? 0 : this.around.scopeNumber();
-    const seen = this.#seen;
+    const seen = this.seen;
     return checked(native.endedScope(this.runtime, this.name, around, seen !== undefined, ...(seen ?? [])));
   }
 
   /** Lets a signal cancel the task, until it is over. */
   listen(signal: SignalLike): void {
-    this.#signal = signal;
-    this.#onAbort = () => {
-      native.cancel(this.number);
-      resume(this, native.poll, this.number);
+    this.signal = signal;
+    this.onAbort = () => {
+      // No later stage starts from here on. What ends in the same turn has still ended by itself.
+      native.cancel(this.number, false);
+      setImmediate(release, this);
     };
-    signal.addEventListener("abort", this.#onAbort);
+    signal.addEventListener("abort", this.onAbort);
   }
 
   /** Says whether a thrown value is the reason of the signal of this task or one around it. */
   isReason(error: unknown): boolean {
-    const signal = this.#signal;
+    const signal = this.signal;
     if (signal !== undefined && signal.aborted && signal.reason === error) return true;
     return this !== this.root && this.root.isReason(error);
   }
 
   /** Returns what whoever awaits a cancelled task gets: the signal's reason, or Callweir's own error. */
   reason(own: unknown): unknown {
-    const signal = this.#signal ?? this.root.#signal;
+    const signal = this.signal ?? this.root.signal;
     return signal === undefined || !signal.aborted || ownSignals.has(signal) ? own : signal.reason;
   }
 
   over(): void {
-    this.#isOver = true;
+    this.hasEnded = true;
     if (shared[Shared.Seen] !== 0) {
       const id = Shared.Id;
-      this.#seen = [shared[id], shared[id + 1], shared[id + 2], shared[id + 3]];
+      this.seen = [shared[id], shared[id + 1], shared[id + 2], shared[id + 3]];
     }
-    if (this.#signal !== undefined && this.#onAbort !== undefined) {
-      this.#signal.removeEventListener("abort", this.#onAbort);
-    }
+    if (this.onAbort !== undefined) this.signal?.removeEventListener("abort", this.onAbort);
   }
 }
 
 /** Signals of `Cancellation`: who waits gets Callweir's own error. */
 export const ownSignals = new WeakSet<object>();
 
-type Step = (a: number, b: number, c: number) => unknown;
-
 /** Begins a task with a native step, and returns its promise. */
-export function begin<T>(task: Task, step: (object: number) => unknown): Promise<T> {
+export function begin<T>(task: Task, step: () => unknown): Promise<T> {
   const before = current;
   current = task;
-  const answer = step(put(task));
+  const answer = step();
   current = before;
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
-      const value = values[answer as number];
+      const value = values[numbers[0]];
       settled(task);
       return Promise.resolve(value as T);
     }
     case Standing.Plain:
       settled(task);
       return Promise.resolve(answer as T);
-    case Standing.Failed: {
-      const error = values[answer as number];
-      settled(task);
-      return Promise.reject(error);
-    }
-    case Standing.Aborted: {
-      const error = task.reason(values[answer as number]);
-      settled(task);
-      return Promise.reject(error);
-    }
+    case Standing.Failed:
+    case Standing.Aborted:
+      return Promise.reject(failure(task) as Error);
     default:
+      if ((shared[Shared.Standing] as Standing) === Standing.Waiting) waitElsewhere(task);
       task.promise = new Promise<unknown>((resolve, reject) => {
         task.resolve = resolve;
         task.reject = reject;
       });
-      if ((shared[Shared.Standing] as Standing) === Standing.Waiting) waitElsewhere(task);
       after();
       return task.promise as Promise<T>;
   }
 }
 
-/** Takes another native step on a task, and settles its promise if that was the last. */
-export function resume(task: Task, step: Step, a: number, b = 0, c = 0): void {
-  const before = current;
-  current = task;
-  const answer = step(a, b, c);
-  current = before;
+/** Settles the promise of a task if the native step before was its last. */
+function finish(task: Task, answer: unknown): void {
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
-      const value = values[answer as number];
+      const value = values[numbers[0]];
       settled(task);
-      task.resolve?.(value);
+      (task.resolve as (value: unknown) => void)(value);
       return;
     }
     case Standing.Plain:
       settled(task);
       task.resolve?.(answer);
       return;
-    case Standing.Failed: {
-      const error = values[answer as number];
-      settled(task);
-      task.reject?.(error);
+    case Standing.Failed:
+    case Standing.Aborted:
+      task.reject?.(failure(task));
       return;
-    }
-    case Standing.Aborted: {
-      const error = task.reason(values[answer as number]);
-      settled(task);
-      task.reject?.(error);
-      return;
-    }
     case Standing.Waiting:
       waitElsewhere(task);
       after();
@@ -184,6 +165,50 @@ export function resume(task: Task, step: Step, a: number, b = 0, c = 0): void {
     default:
       after();
   }
+}
+
+/** Ends a failed task and returns what it failed with. */
+function failure(task: Task): unknown {
+  const error = values[numbers[0]];
+  const thrown = (shared[Shared.Standing] as Standing) === Standing.Aborted ? task.reason(error) : error;
+  settled(task);
+  return thrown;
+}
+
+/** Takes a callback's late answer: the task that waits for it goes on. */
+export function settle(task: Task | undefined, frame: number, how: How, value: unknown): void {
+  const place = put(value);
+  numbers[0] = frame;
+  numbers[1] = how;
+  numbers[2] = place;
+  if (task === undefined) {
+    native.settle();
+    after();
+    return;
+  }
+  const before = current;
+  current = task;
+  const answer = native.settle();
+  current = before;
+  finish(task, answer);
+}
+
+/** Lets go of who awaits a task whose signal has fired. */
+function release(task: Task): void {
+  if (task.hasEnded) return;
+  native.cancel(task.number, true);
+  poll(task);
+}
+
+/** Polls a task that something else than a callback has woken. */
+function poll(task: Task): void {
+  if (task.hasEnded) return;
+  const before = current;
+  current = task;
+  numbers[0] = task.number;
+  const answer = native.poll();
+  current = before;
+  finish(task, answer);
 }
 
 /** Keeps the context of a task that something else than a callback will wake. */
@@ -208,9 +233,8 @@ export function after(): void {
 export function resumeWoken(): void {
   for (let place = native.nextWoken(); place !== undefined; place = native.nextWoken()) {
     const task = values[place] as Task;
-    const poll = () => resume(task, native.poll, task.number);
-    if (task.resource === undefined) poll();
-    else task.resource.runInAsyncScope(poll);
+    if (task.resource === undefined) poll(task);
+    else task.resource.runInAsyncScope(poll, undefined, task);
   }
 }
 
@@ -246,13 +270,12 @@ const TURN = 8;
 export function soon(): void {
   if (drainWanted) return;
   drainWanted = true;
-  endsSince = 0;
   setImmediate(pump);
 }
 
 /** A program that only awaits never lets its event loop turn; then its events are delivered in between. */
 function countEnd(): void {
-  if (drainWanted && ++endsSince >= LAG) {
+  if (++endsSince >= LAG) {
     endsSince = 0;
     queueMicrotask(pump);
   }

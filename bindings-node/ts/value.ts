@@ -31,7 +31,44 @@ type Convert = ((value: unknown) => unknown) | undefined;
  * What JSON has no form for is `Refused`, unless `convert` gives something else for it.
  */
 export function stringify(value: unknown, convert: Convert): string {
-  return value === undefined ? "null" : write(value, convert, []);
+  if (value === undefined) return "null";
+  if (isPlain(value, 0)) {
+    const text = JSON.stringify(value);
+    if (!text.includes("\\ud")) return text;
+  }
+  return write(value, convert, []);
+}
+
+/** Says whether the engine's own writer, which is many times as fast, would lose nothing and refuse nothing. */
+function isPlain(value: unknown, depth: number): boolean {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return true;
+    case "number":
+      return Number.isFinite(value);
+    case "object":
+      return value === null || (depth < MAX_DEPTH && hasPlain(value, depth + 1));
+    default:
+      return false;
+  }
+}
+
+function hasPlain(value: object, depth: number): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype === Array.prototype) {
+    for (let index = 0; index < (value as unknown[]).length; index++) {
+      if (!isPlain((value as unknown[])[index], depth)) return false;
+    }
+    return true;
+  }
+  if (prototype !== Object.prototype || types.isProxy(value)) return false;
+  const keyed = value as Record<string, unknown>;
+  for (const key in keyed) {
+    const item = keyed[key];
+    if (item !== undefined && !isPlain(item, depth)) return false;
+  }
+  return keyed["toJSON"] === undefined;
 }
 
 /** Quotes a text; a lone surrogate becomes U+FFFD. */

@@ -21,6 +21,7 @@ use crate::runtime::Runtime;
 use crate::scope::{Role, Scope, ScopeOptions};
 use crate::value::Payload;
 
+pub use limit::HostToken;
 pub use manual::{EndOptions, ManualCall, ManualOptions};
 pub use phase::{conditional_execution, request_intercepts};
 pub use tool::{Descriptor, ToolCall, ToolContext};

@@ -367,7 +367,7 @@ impl Error {
     }
 
     /// Returns the name that events show as `error.type` as JSON; null for a failure without a type.
-    pub(crate) fn type_value(&self) -> serde_json::Value {
+    pub fn type_value(&self) -> serde_json::Value {
         self.type_name()
             .map_or(serde_json::Value::Null, serde_json::Value::from)
     }

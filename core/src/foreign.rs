@@ -2,7 +2,7 @@
 //!
 //! Programs written in Rust do not need this module.
 
-pub use crate::call::Current;
+pub use crate::call::{Current, HostToken};
 pub use crate::chain::transform::{Context, Subject, Transform};
 pub use crate::chain::{Around, BoxFuture, Gate, Home, Observe, Transformed, Work};
 pub use crate::dispatch::{DispatchHost, HostLoop, ObserveCalls, Origin, Runnable};

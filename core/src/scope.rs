@@ -126,8 +126,8 @@ pub struct CloseOptions {
     pub metadata: Option<Value>,
     /// How it ended; succeeded if absent.
     pub outcome: Option<Outcome>,
-    /// The type of the failure.
-    pub error_type: Option<String>,
+    /// The type of the failure, a text; null for one without a type, such as a thrown `null` in JavaScript.
+    pub error_type: Option<Value>,
     /// When it ended; now if absent.
     pub timestamp: Option<SystemTime>,
 }

@@ -10,13 +10,17 @@ const SAFE: u64 = (1 << 53) - 1;
 
 /// Returns JSON text in which integers beyond the safe range are marked texts.
 pub(crate) fn marked(value: &Value) -> String {
-    if is_plain(value) {
-        return value.to_string();
-    }
-    mark(value).to_string()
+    let text = if is_plain(value) {
+        serde_json::to_string(value)
+    } else {
+        serde_json::to_string(&mark(value))
+    };
+    // A value that was read as JSON can be written as JSON.
+    text.unwrap_or_default()
 }
 
-fn is_plain(value: &Value) -> bool {
+/// Says whether JavaScript reads a value as it is.
+pub(crate) fn is_plain(value: &Value) -> bool {
     match value {
         Value::Number(number) => !is_big(number),
         Value::String(text) => !text.starts_with(MARK),

@@ -1,5 +1,8 @@
 //! Cancellation tokens and deadlines, and how they release a caller.
 
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::future::{Either, select};
@@ -8,10 +11,47 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::Runtime;
 
+/// The host's own object behind a token.
+///
+/// It fires before the token: from then on no later stage starts. The token is fired once the host's turn is over,
+/// and releases the caller; what has ended by then has ended by itself.
+pub struct HostToken {
+    fired: AtomicBool,
+    object: Box<dyn Any + Send + Sync>,
+}
+
+impl HostToken {
+    /// Wraps an object of the host.
+    pub fn new(object: impl Any + Send + Sync) -> Self {
+        Self {
+            fired: AtomicBool::new(false),
+            object: Box::new(object),
+        }
+    }
+
+    /// Says that the object has fired.
+    pub fn fire(&self) {
+        self.fired.store(true, Ordering::Release);
+    }
+
+    /// Returns the object.
+    pub fn object(&self) -> &(dyn Any + Send + Sync) {
+        &*self.object
+    }
+}
+
+impl std::fmt::Debug for HostToken {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "HostToken(fired: {:?})", self.fired)
+    }
+}
+
 /// What may end a call from outside: a token that somebody fires, and a point in time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) token: Option<CancellationToken>,
+    /// The host's object for which the token stands.
+    pub(crate) source: Option<Arc<HostToken>>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -25,9 +65,14 @@ impl Limits {
         self.reached().map_or(Ok(()), Err)
     }
 
+    fn has_fired(&self) -> bool {
+        self.token.as_ref().is_some_and(CancellationToken::is_cancelled)
+            || self.source.as_ref().is_some_and(|source| source.fired.load(Ordering::Acquire))
+    }
+
     /// Returns the failure of limits that are reached already.
     pub(crate) fn reached(&self) -> Option<Error> {
-        if self.token.as_ref().is_some_and(CancellationToken::is_cancelled) {
+        if self.has_fired() {
             return Some(Error::cancelled());
         }
         self.deadline
@@ -71,7 +116,7 @@ impl Limits {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let fired = self.token.as_ref().is_some_and(CancellationToken::is_cancelled);
+        let fired = self.has_fired();
         if fired && error.is_release() {
             return Err(Error::cancelled().with_cause(error));
         }

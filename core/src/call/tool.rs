@@ -1,13 +1,12 @@
 //! A tool call as middleware sees it, and the context that it carries.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::limit::Limits;
+use super::limit::{HostToken, Limits};
 use crate::error::Result;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
@@ -39,17 +38,6 @@ struct ContextParts {
     caller_id: Option<Arc<str>>,
     metadata: Option<Payload>,
     limits: Limits,
-    source: Option<Source>,
-}
-
-/// The host's own object behind a token.
-#[derive(Clone)]
-struct Source(Arc<dyn Any + Send + Sync>);
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Source")
-    }
 }
 
 impl ToolContext {
@@ -73,13 +61,13 @@ impl ToolContext {
     /// Returns the context with a token that cancels the call.
     #[must_use]
     pub fn with_cancellation(self, token: CancellationToken) -> Self {
-        self.edit(|parts| (parts.limits.token, parts.source) = (Some(token), None))
+        self.edit(|parts| (parts.limits.token, parts.limits.source) = (Some(token), None))
     }
 
     /// Returns the context with a token that stands for an object of the host language, such as an `AbortSignal`.
     #[must_use]
-    pub fn with_cancellation_of(self, token: CancellationToken, source: Arc<dyn Any + Send + Sync>) -> Self {
-        self.edit(|parts| (parts.limits.token, parts.source) = (Some(token), Some(Source(source))))
+    pub fn with_cancellation_of(self, token: CancellationToken, source: Arc<HostToken>) -> Self {
+        self.edit(|parts| (parts.limits.token, parts.limits.source) = (Some(token), Some(source)))
     }
 
     /// Returns the context with a deadline, unless it has an earlier one.
@@ -111,8 +99,8 @@ impl ToolContext {
     }
 
     /// Returns the host's object for which the token stands.
-    pub fn cancellation_source(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        self.0.as_ref()?.source.as_ref().map(|source| &source.0)
+    pub fn cancellation_source(&self) -> Option<&Arc<HostToken>> {
+        self.0.as_ref()?.limits.source.as_ref()
     }
 
     /// Returns the deadline.
@@ -140,7 +128,12 @@ impl ToolContext {
             .clone()
             .filter(|token| outer.token.as_ref() != Some(token));
         let deadline = mine.deadline.filter(|at| outer.deadline != Some(*at));
-        let limits = Limits { token, deadline };
+        let source = mine.source.clone().filter(|_| token.is_some());
+        let limits = Limits {
+            token,
+            source,
+            deadline,
+        };
         (!limits.is_empty()).then_some(limits)
     }
 }

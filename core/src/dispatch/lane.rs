@@ -219,7 +219,8 @@ impl Lane {
             state.phase = Phase::Running;
             state.epoch
         };
-        for _ in 0..BUDGET {
+        let mut left = BUDGET;
+        loop {
             let goes_on = match self.turn(here, &dispatcher) {
                 Turn::Poll(op) => self.poll_op(op, epoch),
                 Turn::Done => true,
@@ -230,13 +231,25 @@ impl Lane {
                 return;
             }
             dispatcher.report_drops();
+            left = left.saturating_sub(1);
+            // An empty lane is left idle by the next turn: elsewhere it would only wait for that.
+            if left == 0
+                && let Some(place) = self.pause()
+            {
+                self.schedule_at(Some(place));
+                return;
+            }
         }
-        let next = {
-            let mut state = self.state.lock();
+    }
+
+    /// Returns where the lane goes on after others had their turn; nothing if it has nothing to do.
+    fn pause(&self) -> Option<Place> {
+        let mut state = self.state.lock();
+        let place = state.next_place();
+        if place.is_some() {
             state.phase = Phase::Scheduled;
-            state.next_place()
-        };
-        self.schedule_at(Some(next.unwrap_or(Place::Any)));
+        }
+        place
     }
 
     /// Does one item, or finds what is to be polled.

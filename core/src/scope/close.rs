@@ -113,7 +113,7 @@ impl Scope {
             let mut event = self.event(EventKind::End, options.timestamp);
             event.data = options.output.unwrap_or(Value::Null).into();
             event.metadata = free_metadata(options.metadata);
-            let own = own_metadata(outcome, options.error_type.map(Value::from), Map::new());
+            let own = own_metadata(outcome, options.error_type, Map::new());
             runtime
                 .dispatcher()
                 .emit(snapshot, Draft::new(event).paired(self).own(own));
@@ -183,7 +183,7 @@ impl Unfinished {
         if let Some(scope) = self.0.0.take() {
             scope.close(CloseOptions {
                 outcome: error.map(Outcome::of),
-                error_type: error.and_then(Error::type_name),
+                error_type: error.map(Error::type_value),
                 ..CloseOptions::default()
             });
         }
@@ -221,7 +221,7 @@ impl Drop for ScopeGuard {
         if let Some(scope) = self.0.take() {
             let panicking = std::thread::panicking();
             scope.close(CloseOptions {
-                error_type: panicking.then(|| ErrorKind::Internal.code().to_owned()),
+                error_type: panicking.then(|| Value::from(ErrorKind::Internal.code())),
                 ..CloseOptions::default()
             });
         }
