@@ -17,13 +17,14 @@ export type NextCall = (call?: ToolCall) => Promise<any>;
 /** A middleware as a function; it may carry an `onRefused`. */
 export interface MiddlewareFunction {
   (call: ToolCall, next: NextCall): Awaitable<unknown>;
-  onRefused?: (call: ToolCall, refusal: CallweirError) => Awaitable<void>;
+  /** Is told of a call that the registry refused before any middleware ran. What it throws replaces the refusal. */
+  onRefused?: ((call: ToolCall, refusal: CallweirError) => Awaitable<void>) | undefined;
 }
 
 /** A middleware as an object. */
 export interface MiddlewareObject {
   /** What listings show; the class's name if absent. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /** Runs around `next`; throwing or returning a denial refuses the call. */
   run(call: ToolCall, next: NextCall): Awaitable<unknown>;
   /** Is told of a call that the registry refused before any middleware ran. What it throws replaces the refusal. */

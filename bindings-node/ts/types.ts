@@ -11,9 +11,13 @@ export type Signal = typeof globalThis extends { AbortSignal: { prototype: infer
 
 /** What the package needs of a signal. */
 export interface SignalLike {
+  /** Whether it has fired. */
   readonly aborted: boolean;
+  /** What whoever awaits a cancelled call gets. */
   readonly reason: unknown;
+  /** Calls the listener when the signal fires. */
   addEventListener(type: "abort", listener: () => void): void;
+  /** Forgets a listener. */
   removeEventListener(type: "abort", listener: () => void): void;
 }
 

@@ -1,9 +1,10 @@
 /**
  * Checks the declarations of the package as a program that uses it sees them: `node tests/types/check.mjs`.
  *
- * The package is copied into the `node_modules` of a project. There `consumer/` is compiled with each way to resolve
- * modules, with and without the types of Node and of the DOM. In `api/` each function is a test of some names; that
- * every exported name has one is checked too. It prints a line for each check, and the counts at the end.
+ * The package is copied into the `node_modules` of a project. There `consumer/` is compiled with each way to
+ * resolve modules, with and without the types of Node and of the DOM. In `api/` each function is a test of some
+ * names; that every exported name has one is checked too. It prints a line for each check, and the counts at the
+ * end.
  */
 
 import { rmSync } from "node:fs";

@@ -70,7 +70,8 @@ export function* consumerChecks(project) {
 /** Compiles with the compiler's own program, which checks everything, libraries too. */
 export function* commandLineChecks(project) {
   const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
-  const compilerOptions = { ...STRICT, target: "es2022", lib: ["es2022"], module: "nodenext", types: ["node"] };
+  const surroundings = { lib: ["es2022"], types: ["node"] };
+  const compilerOptions = { ...STRICT, ...surroundings, target: "es2022", module: "nodenext" };
   const config = { compilerOptions, include: ["consumer/*.mts", "consumer/*.cts"], exclude: ["**/bare.*"] };
   writeFileSync(join(project, "tsconfig.json"), JSON.stringify(config));
   const done = spawnSync(process.execPath, [tsc, "-p", project], { encoding: "utf8", cwd: project });
