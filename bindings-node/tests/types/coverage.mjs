@@ -35,7 +35,7 @@ function isCompared(node) {
   return false;
 }
 
-/** Whether a node stands for all that its module exports: in a `Members<typeof module>` that a test compares. */
+/** Whether a node stands for all that its module exports: a test compares `Members<typeof module>`. */
 function isWhole({ parent: query }) {
   if (!ts.isTypeQueryNode(query) || !ts.isTypeReferenceNode(query.parent)) return false;
   return query.parent.typeName.getText() === "Members" && isCompared(query);
