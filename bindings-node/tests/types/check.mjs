@@ -1,9 +1,10 @@
 /**
  * Checks the declarations of the package as a program that uses it sees them: `node tests/types/check.mjs`.
  *
- * The package is copied into the `node_modules` of a project. There `consumer/` is compiled with each way to
- * resolve modules, with and without the types of Node and of the DOM. In `api/` each function tests some names;
- * that every exported name has a test is checked too. A line is printed for each check, the counts at the end.
+ * The package is copied into the `node_modules` of a project. There `consumer/` is compiled with each way
+ * to resolve modules, with and without the types of Node and of the DOM. In `api/` each function tests some
+ * names; that every exported name has a test is checked too. A line is printed for each check, the counts
+ * at the end.
  */
 
 import { rmSync } from "node:fs";
