@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use callweir::foreign::HostToken;
 use callweir::{CancellationToken, Error, Next, Result, Scope, ToolCall, ToolContext};
 
-use crate::drive::{Driven, Output, Task, launch};
+use crate::drive::{Driven, Task, launch};
 use crate::instance::{Instance, Lent, Local};
 use crate::js::{NOTHING, Raw};
 use crate::native::{Arguments, wrong};
@@ -29,7 +29,7 @@ impl Proceed {
     }
 }
 
-/// Runs the rest of a chain from inside a callback; the shared numbers are task, object, frame, arguments.
+/// Runs the rest of a chain from inside a callback; the shared numbers are object, frame, arguments.
 ///
 /// Without arguments the call goes on as the callback got it.
 pub(crate) fn proceed(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
@@ -49,12 +49,13 @@ fn go_on(
     context: impl FnOnce(&Arguments<'_>) -> Result<Changed>,
 ) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, frame) = (Arguments::given_id(local, 0), Arguments::given_id(local, 2));
-    let object = given.given_slot(local, 1).ok_or_else(|| wrong(1, "a place"))?;
-    let arguments = given.given_slot(local, 3);
+    let object = given.given_slot(local, 0).ok_or_else(|| wrong(0, "a place"))?;
+    let frame_id = Arguments::given_id(local, 1);
+    let arguments = given.given_slot(local, 2);
+    let mut task = Task::new(object, Some(frame_id));
     let (next, mut call, default) = {
         let mut frames = local.frames.borrow_mut();
-        let frame = frames.get_mut(&frame);
+        let frame = frames.get_mut(frame_id);
         let Some((frame, proceed)) = frame.and_then(|frame| {
             let proceed = frame.proceed.as_ref()?;
             let parts = (proceed.next.clone(), proceed.call.clone(), proceed.default.clone());
@@ -63,21 +64,17 @@ fn go_on(
             drop(frames);
             return crate::drive::fail(instance, local, &Error::expired());
         };
-        frame.tasks.push(id);
+        frame.add_task(task.id());
         proceed
     };
     if let Some(arguments) = arguments {
         call = call.with_arguments(Object::payload(arguments, &default));
     }
-    let mut task = Task::new(object, false);
     if let Some((context, token)) = context(given)? {
         task.token = token;
         call = call.with_context(context);
     }
-    launch(instance, id, task, || {
-        let rest = next.run(call);
-        Ok::<Driven, _>(Box::pin(async move { rest.await.map(Output::Payload) }))
-    })
+    launch(instance, task, || Ok(Driven::Rest(next.run(call))))
 }
 
 /// What the signal of a task fires: first the object, at the end of the turn the token.
@@ -178,7 +175,7 @@ pub(crate) struct TaskScope {
 impl callweir::foreign::Current for TaskScope {
     fn enter(&mut self, scope: &Scope) {
         if let Some(local) = self.instance.local()
-            && let Some(task) = local.tasks.borrow_mut().get_mut(&self.task)
+            && let Some(task) = local.tasks.borrow_mut().get_mut(self.task)
         {
             task.scope = Some(scope.clone());
         }
@@ -190,7 +187,7 @@ impl callweir::foreign::Current for TaskScope {
 pub(crate) fn cancel(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
     let task = given.id(0)?;
-    let token = local.tasks.borrow().get(&task).and_then(|task| task.token.clone());
+    let token = local.tasks.borrow_mut().get_mut(task).and_then(|task| task.token.clone());
     if let Some((token, source)) = token {
         source.fire();
         if given.flag(1) {

@@ -68,8 +68,7 @@ pub(crate) fn from_thrown(local: &Local, slot: Slot) -> Error {
 }
 
 /// Takes the reason of a signal that has fired: the cancellation, as JavaScript knows it.
-pub(crate) fn from_aborted(local: &Local, slot: Slot) -> Error {
-    let _ = local;
+pub(crate) fn from_aborted(slot: Slot) -> Error {
     let (type_name, message) = (None, String::new());
     Error::cancelled().with_host(Arc::new(Thrown {
         slot,
@@ -94,13 +93,30 @@ fn own(told: &Explained) -> Option<Error> {
     })
 }
 
+fn thrown(error: &Error) -> Option<&Slot> {
+    let failure = error.host_failure()?;
+    failure.as_any().downcast_ref::<Thrown>().map(|thrown| &thrown.slot)
+}
+
 /// Returns the place of what is thrown for an error: the value that was thrown, or an error of the kind's class.
+///
+/// The place of one that is made here may be freed at once: JavaScript reads it before it fills it anew.
 pub(crate) fn thrown_place(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<f64> {
-    let failure = error.host_failure();
-    if let Some(thrown) = failure.and_then(|failure| failure.as_any().downcast_ref::<Thrown>()) {
-        return Ok(thrown.slot.place());
+    match thrown(error) {
+        Some(slot) => Ok(slot.place()),
+        None => built(instance, local, error).map(|slot| slot.place()),
     }
-    built(instance, local, error).map(|slot| slot.place())
+}
+
+/// Returns a place of its own for what is thrown for an error.
+pub(crate) fn thrown_slot(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Slot> {
+    match thrown(error) {
+        Some(slot) => {
+            let place = local.call_with(Lent::Again, &[slot.place()]).ok_or_else(Error::shut_down)?;
+            Slot::take(instance, place).ok_or_else(Error::shut_down)
+        }
+        None => built(instance, local, error),
+    }
 }
 
 /// Makes the JavaScript error of one of Callweir's own.

@@ -15,8 +15,7 @@ use crate::call::{Proceed, context_place};
 use crate::drive::{Frame, Leaf};
 use crate::host::captured;
 use crate::instance::{Instance, Lent, Local, Shared};
-use crate::js::Raw;
-use crate::value::{Default, NO_PLACE, Object, Slot, held};
+use crate::value::{Default, Held, NO_PLACE, Object, Slot, held};
 
 /// How a callback answered; `ts/engine.ts` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +62,36 @@ pub(crate) struct Answer {
 /// Reads what a callback answered.
 type Read<T> = fn(&Callback, &Local, Answer) -> Result<T>;
 
+/// What a callback of a call is called for; `ts/native.ts` has the same list.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Gate,
+    Transform,
+    Around,
+    Middleware,
+    Refused,
+    Work,
+    Tool,
+}
+
+/// A callback of a call that JavaScript is to call.
+pub(crate) struct Action {
+    kind: Kind,
+    /// The function, the frame, the value, and what else the kind has.
+    numbers: [f64; 5],
+    /// What those places refer to, until JavaScript has looked.
+    #[allow(dead_code, reason = "held for its drop")]
+    kept: [Option<Slot>; 2],
+}
+
+impl Action {
+    /// Tells JavaScript what to call.
+    pub(crate) fn tell(&self, local: &Local) {
+        local.set(Shared::Kind, self.kind as i32);
+        self.numbers.iter().enumerate().for_each(|(index, number)| local.give(index, *number));
+    }
+}
+
 /// A registered function, and what it is called for.
 pub(crate) struct Callback {
     /// The function; nothing for the work of a call, which JavaScript keeps with the call.
@@ -101,61 +130,87 @@ impl Callback {
         Object::payload(answer.slot, &self.default)
     }
 
-    /// Calls the function with a frame of its own; `rest` comes after the function and the frame.
+    fn function(&self) -> f64 {
+        self.function.as_ref().map_or(NO_PLACE, Slot::place)
+    }
+
+    /// Has the function called inside the present task, with `value` and what `rest` refers to.
     ///
-    /// With `proceed` the function may run the rest of the chain from the moment that it is called.
+    /// With `proceed` it may run the rest of the chain from the moment that it is called.
+    fn ask<T: Send + 'static>(
+        &self,
+        local: &Local,
+        kind: Kind,
+        value: &Payload,
+        rest: [Option<Slot>; 2],
+        proceed: Option<Proceed>,
+        read: Read<T>,
+    ) -> Result<Step<T>> {
+        let (place, kept) = match held(&self.instance, local, value)? {
+            Held::Own(slot) => (slot.place(), Some(value.clone())),
+            Held::Made(slot) => {
+                let place = slot.place();
+                (place, Some(Object::payload(slot, &self.default)))
+            }
+        };
+        let frame = local.frames.borrow_mut().insert(Frame::new(local, proceed, kept));
+        let place_of = |slot: &Option<Slot>| slot.as_ref().map_or(NO_PLACE, Slot::place);
+        let [first, second] = &rest;
+        #[allow(clippy::cast_precision_loss, reason = "ids stay below 2^53")]
+        let numbers = [self.function(), frame as f64, place, place_of(first), place_of(second)];
+        let action = Action {
+            kind,
+            numbers,
+            kept: rest,
+        };
+        match local.tasks.borrow_mut().get_mut(local.current.get()) {
+            Some(task) => task.actions.push_back(action),
+            None => return Err(Error::internal("a callback was called outside its task")),
+        }
+        self.later(frame, read)
+    }
+
+    /// Calls the function at once, for the dispatcher; `rest` comes after the function and the frame.
     fn call<T: Send + 'static, const N: usize>(
         &self,
         local: &Local,
         lent: Lent,
         rest: [f64; N],
-        shown: &[Raw],
-        proceed: Option<Proceed>,
+        shown: &str,
         read: Read<T>,
-    ) -> Step<T> {
-        let id = local.new_id();
-        let held = proceed.is_some();
-        if held {
-            local.frames.borrow_mut().insert(id, Frame::new(local, proceed));
-        }
-        #[allow(clippy::cast_precision_loss, reason = "ids stay far below 2^53")]
-        let frame = id as f64;
-        local.give(0, self.function.as_ref().map_or(NO_PLACE, Slot::place));
-        local.give(1, frame);
+    ) -> Result<Step<T>> {
+        let frame = local.frames.borrow_mut().insert(Frame::new(local, None, None));
+        let shown = [local.js.text(shown)];
+        local.give(0, self.function());
+        #[allow(clippy::cast_precision_loss, reason = "ids stay below 2^53")]
+        local.give(1, frame as f64);
         rest.iter().enumerate().for_each(|(index, number)| local.give(index + 2, *number));
-        let called = local.call(lent, shown).is_some();
+        let called = local.call(lent, &shown).is_some();
         let how = How::of(f64::from(local.get(Shared::How)));
         if called && how == How::Pending {
-            if !held {
-                local.frames.borrow_mut().insert(id, Frame::new(local, None));
-            }
-            return self.later(id, read);
+            return self.later(frame, read);
         }
-        let answer = local.given(0);
-        if held {
-            let over = local.frames.borrow_mut().remove(&id);
-            drop(over);
-        }
-        let slot = Slot::take(&self.instance, answer).filter(|_| called).ok_or_else(Error::shut_down);
-        Step::Ready(slot.and_then(|slot| self.read(local, Answer { how, slot }, read)))
+        let slot = Slot::take(&self.instance, local.given(0)).filter(|_| called);
+        let over = local.frames.borrow_mut().remove(frame);
+        drop(over);
+        let slot = slot.ok_or_else(Error::shut_down)?;
+        Ok(Step::Ready(self.read(local, Answer { how, slot }, read)))
     }
 
-    fn later<T: Send + 'static>(&self, frame: u64, read: Read<T>) -> Step<T> {
-        let leaf = Leaf::new(self.instance.clone(), frame);
-        let me = self.me.clone();
-        let instance = self.instance.clone();
-        Step::later(async move {
+    fn later<T: Send + 'static>(&self, frame: u64, read: Read<T>) -> Result<Step<T>> {
+        let leaf = Leaf::new(&self.instance, frame);
+        // Held while it runs: a callback that is removed meanwhile answers all the same.
+        let me = self.me.upgrade().ok_or_else(Error::cancelled)?;
+        Ok(Step::later(async move {
             let answer = leaf.await?;
-            // A callback that was removed while it ran answers all the same.
-            let me = me.upgrade().ok_or_else(Error::cancelled)?;
-            me.read(instance.here()?, answer, read)
-        })
+            me.read(me.instance.here()?, answer, read)
+        }))
     }
 
     fn read<T>(&self, local: &Local, answer: Answer, read: Read<T>) -> Result<T> {
         match answer.how {
             How::Thrown => Err(crate::error::from_thrown(local, answer.slot)),
-            How::Aborted => Err(crate::error::from_aborted(local, answer.slot)),
+            How::Aborted => Err(crate::error::from_aborted(answer.slot)),
             _ => read(self, local, answer),
         }
     }
@@ -184,9 +239,8 @@ struct NodeGate(Arc<Callback>);
 impl Gate for NodeGate {
     fn check(&self, call: &ToolCall) -> Step<Verdict> {
         settled(self.0.here().and_then(|local| {
-            let value = held(&self.0.instance, local, call.arguments())?;
-            let rest = [value.place()];
-            Ok(self.0.call(local, Lent::Gate, rest, &[], None, read_verdict))
+            let arguments = call.arguments();
+            self.0.ask(local, Kind::Gate, arguments, [None, None], None, read_verdict)
         }))
     }
     fn is_host(&self) -> bool {
@@ -217,24 +271,21 @@ struct NodeTransform(Arc<Callback>);
 
 impl Transform for NodeTransform {
     fn apply(&self, subject: &Subject<'_>, payload: Payload, context: &Context) -> Step<Transformed> {
-        settled(self.0.here().and_then(|local| {
-            let value = held(&self.0.instance, local, &payload)?;
-            let value = value.place();
-            Ok(match subject {
-                Subject::Call(_) if context.is_none() => {
-                    self.0.call(local, Lent::Transform, [value], &[], None, read_payload)
-                }
-                Subject::Call(name) => {
-                    let shown = [local.js.text(name)];
-                    let rest = [value, captured(context)];
-                    self.0.call(local, Lent::Sanitize, rest, &shown, None, read_payload)
-                }
-                Subject::Event(event) => {
-                    let shown = [local.js.text(&crate::events::text(event))];
-                    let rest = [value, captured(context)];
-                    self.0.call(local, Lent::SanitizeEvent, rest, &shown, None, read_payload)
-                }
-            })
+        settled(self.0.here().and_then(|local| match subject {
+            Subject::Call(_) if context.is_none() => {
+                self.0.ask(local, Kind::Transform, &payload, [None, None], None, read_payload)
+            }
+            Subject::Call(name) => {
+                let value = held(&self.0.instance, local, &payload)?;
+                let rest = [value.place(), captured(context)];
+                self.0.call(local, Lent::Sanitize, rest, name, read_payload)
+            }
+            Subject::Event(event) => {
+                let value = held(&self.0.instance, local, &payload)?;
+                let rest = [value.place(), captured(context)];
+                let shown = crate::events::text(event);
+                self.0.call(local, Lent::SanitizeEvent, rest, &shown, read_payload)
+            }
         }))
     }
     fn is_host(&self) -> bool {
@@ -282,11 +333,9 @@ struct NodeAround(Arc<Callback>);
 impl Around for NodeAround {
     fn run(&self, call: ToolCall, next: Next) -> Step<Payload> {
         settled(self.0.here().and_then(|local| {
-            let value = held(&self.0.instance, local, call.arguments())?;
-            let rest = [value.place()];
-            drop(value);
+            let arguments = call.arguments().clone();
             let proceed = Proceed::new(next, call, &self.0.default);
-            Ok(self.0.call(local, Lent::Around, rest, &[], Some(proceed), read_any))
+            self.0.ask(local, Kind::Around, &arguments, [None, None], Some(proceed), read_any)
         }))
     }
     fn is_host(&self) -> bool {
@@ -298,9 +347,8 @@ impl Around for NodeAround {
 impl Work for Callback {
     fn run(&self, call: ToolCall) -> Step<Payload> {
         settled(self.here().and_then(|local| {
-            let value = held(&self.instance, local, call.arguments())?;
-            let rest = [value.place()];
-            Ok(self.call(local, Lent::Work, rest, &[], None, read_any))
+            let arguments = call.into_arguments();
+            self.ask(local, Kind::Work, &arguments, [None, None], None, read_any)
         }))
     }
 }
@@ -333,18 +381,11 @@ impl AnyMiddleware for NodeMiddleware {
     }
     fn run(&self, call: ToolCall, next: Next) -> Step<Payload> {
         settled(self.run.here().and_then(|local| {
-            let instance = &self.run.instance;
-            let value = held(instance, local, call.arguments())?;
-            let context = context_place(instance, local, call.context())?;
-            let rest = [
-                value.place(),
-                context.as_ref().map_or(NO_PLACE, Slot::place),
-            ];
-            drop(value);
+            let context = context_place(&self.run.instance, local, call.context())?;
+            let arguments = call.arguments().clone();
             let proceed = Proceed::new(next, call, &self.run.default);
-            Ok(self
-                .run
-                .call(local, Lent::Middleware, rest, &[], Some(proceed), read_result))
+            let (kind, rest) = (Kind::Middleware, [context, None]);
+            self.run.ask(local, kind, &arguments, rest, Some(proceed), read_result)
         }))
     }
     fn on_refused(&self, call: &ToolCall, refusal: &Error) -> Step<()> {
@@ -352,14 +393,10 @@ impl AnyMiddleware for NodeMiddleware {
             return Step::Ready(Ok(()));
         };
         settled(hook.here().and_then(|local| {
-            let value = held(&hook.instance, local, call.arguments())?;
             let context = context_place(&hook.instance, local, call.context())?;
-            let rest = [
-                value.place(),
-                context.as_ref().map_or(NO_PLACE, Slot::place),
-                crate::error::thrown_place(&hook.instance, local, refusal)?,
-            ];
-            Ok(hook.call(local, Lent::Refused, rest, &[], None, read_nothing))
+            let refusal = crate::error::thrown_slot(&hook.instance, local, refusal)?;
+            let rest = [context, Some(refusal)];
+            hook.ask(local, Kind::Refused, call.arguments(), rest, None, read_nothing)
         }))
     }
     fn is_host(&self) -> bool {
@@ -375,10 +412,9 @@ pub(crate) struct NodeObserver(pub(crate) Arc<Callback>);
 
 impl Observe for NodeObserver {
     fn observe(&self, event: &Arc<Event>, origin: &Origin) -> Step<()> {
-        settled(self.0.here().map(|local| {
-            let shown = [local.js.text(&crate::events::text(event))];
-            let rest = [captured(&origin.context)];
-            self.0.call(local, Lent::Observe, rest, &shown, None, read_nothing)
+        settled(self.0.here().and_then(|local| {
+            let (rest, shown) = ([captured(&origin.context)], crate::events::text(event));
+            self.0.call(local, Lent::Observe, rest, &shown, read_nothing)
         }))
     }
     fn home(&self) -> Home {
@@ -391,10 +427,9 @@ pub(crate) struct NodeCallObserver(pub(crate) Arc<Callback>);
 
 impl ObserveCalls for NodeCallObserver {
     fn observe(&self, event: &CallEvent, origin: &Origin) -> Step<()> {
-        settled(self.0.here().map(|local| {
-            let shown = [local.js.text(&crate::events::record(event))];
-            let rest = [captured(&origin.context)];
-            self.0.call(local, Lent::ObserveCall, rest, &shown, None, read_nothing)
+        settled(self.0.here().and_then(|local| {
+            let (rest, shown) = ([captured(&origin.context)], crate::events::record(event));
+            self.0.call(local, Lent::ObserveCall, rest, &shown, read_nothing)
         }))
     }
     fn home(&self) -> Home {
@@ -427,14 +462,9 @@ impl callweir::Tool for NodeTool {
 
     fn run(&self, call: ToolCall) -> Step<Payload> {
         settled(self.callback.here().and_then(|local| {
-            let instance = &self.callback.instance;
-            let value = held(instance, local, call.arguments())?;
-            let context = context_place(instance, local, call.context())?;
-            let rest = [
-                value.place(),
-                context.as_ref().map_or(NO_PLACE, Slot::place),
-            ];
-            Ok(self.callback.call(local, Lent::Tool, rest, &[], None, read_any))
+            let context = context_place(&self.callback.instance, local, call.context())?;
+            let arguments = call.into_arguments();
+            self.callback.ask(local, Kind::Tool, &arguments, [context, None], None, read_any)
         }))
     }
 }

@@ -16,8 +16,9 @@ use napi_sys as sys;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::drive::{Frame, Task};
+use crate::drive::{Frame, Tasks};
 use crate::js::{Js, Raw, Shim};
+use crate::slab::Slab;
 use crate::value::{Default, Slot};
 
 macro_rules! shims {
@@ -33,13 +34,6 @@ macro_rules! shims {
     };
 }
 shims! {
-    Gate => c"gate",
-    Transform => c"transform",
-    Around => c"around",
-    Middleware => c"middleware",
-    Refused => c"refused",
-    Work => c"work",
-    Tool => c"tool",
     Sanitize => c"sanitize",
     SanitizeEvent => c"sanitizeEvent",
     Observe => c"observe",
@@ -48,6 +42,7 @@ shims! {
     Isolate => c"isolate",
     Keys => c"keys",
     Parse => c"parse",
+    Again => c"again",
     TextOf => c"textOf",
     Verdict => c"verdict",
     Explain => c"explain",
@@ -64,6 +59,12 @@ shims! {
 pub(crate) enum Shared {
     /// How a task stands after a step; see [`crate::drive::Standing`].
     Standing,
+    /// How a task stands once its callback has been called and has not answered.
+    Otherwise,
+    /// What the callback is called for; see [`crate::foreign::Kind`].
+    Kind,
+    /// How many more callbacks of the task are to be called.
+    Actions,
     /// How a callback answered; see [`crate::foreign::How`].
     How,
     /// How many tasks wait to be polled again.
@@ -102,8 +103,8 @@ pub(crate) struct Local {
     numbers: *mut f64,
     /// How many places the list of freed places has.
     room: usize,
-    pub(crate) frames: RefCell<FxHashMap<u64, Frame>>,
-    pub(crate) tasks: RefCell<FxHashMap<u64, Task>>,
+    pub(crate) frames: RefCell<Slab<Frame>>,
+    pub(crate) tasks: RefCell<Tasks>,
     pub(crate) scopes: RefCell<FxHashMap<u64, Scope>>,
     pub(crate) runtimes: RefCell<FxHashMap<u64, (Runtime, Default)>>,
     pub(crate) registries: RefCell<FxHashMap<u64, (ToolRegistry, Default)>>,

@@ -15,6 +15,7 @@ mod native;
 mod registry;
 mod runtime;
 mod scope;
+mod slab;
 mod value;
 
 use std::ptr;
@@ -36,14 +37,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const FUNCTIONS: &[Function] = &[
     ("execute", 1, runtime::execute),
     ("executeWith", 12, runtime::execute_with),
-    ("dispatch", 14, registry::dispatch),
+    ("dispatch", 13, registry::dispatch),
     ("proceed", 0, call::proceed),
     ("proceedWith", 9, call::proceed_with),
     ("settle", 0, settle),
     ("poll", 0, poll),
+    ("nextAction", 0, next_action),
+    ("forgetTask", 0, forget_task),
     ("cancel", 2, call::cancel),
-    ("helper", 7, runtime::helper),
-    ("flush", 6, runtime::flush),
+    ("helper", 6, runtime::helper),
+    ("flush", 5, runtime::flush),
     ("exit", 0, runtime::exit),
     ("drain", 0, host::drain),
     ("nextWoken", 0, next_woken),
@@ -103,6 +106,19 @@ fn poll(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
     drive::poll(instance, Arguments::given_id(instance.here()?, 0))
 }
 
+/// Says which callback of a task comes next, while the one before has not answered; the shared number is the task's.
+fn next_action(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    Ok(drive::next_action(local, Arguments::given_id(local, 0)))
+}
+
+/// Gives up a task that JavaScript could not go on with; the shared number is the task's.
+fn forget_task(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
+    let local = instance.here()?;
+    drive::forget(instance, local, Arguments::given_id(local, 0));
+    Ok(NOTHING)
+}
+
 /// Answers the place of a task that was woken, or nothing when there are no more.
 fn next_woken(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
@@ -116,7 +132,7 @@ fn next_woken(instance: &Arc<Instance>, _: &Arguments<'_>) -> Result<Raw> {
         let Some(task) = next else {
             return Ok(NOTHING);
         };
-        if let Some(task) = local.tasks.borrow().get(&task) {
+        if let Some(task) = local.tasks.borrow_mut().get_mut(task) {
             return Ok(local.js.number(task.object.place()));
         }
     }

@@ -165,41 +165,40 @@ pub(crate) fn explain(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result
         .text(&lines(&registry.explain(&given.text(1)?, scope.as_ref())?)))
 }
 
-/// Calls a tool: `(task, object, registry, name, arguments, JSON text, as text, parent, metadata, tool call id,
+/// Calls a tool: `(object, registry, name, arguments, JSON text, as text, parent, metadata, tool call id,
 /// context...)`.
 pub(crate) fn dispatch(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object, arguments) = (given.id(0)?, given.slot(1)?, given.slot_or_none(4));
-    let (context, token) = context_of(given, 10)?;
-    let (registry, default) = registry_of(local, given, 2)?;
+    let (object, arguments) = (given.slot(0)?, given.slot_or_none(3));
+    let mut task = Task::new(object, None);
+    let (context, token) = context_of(given, 9)?;
+    task.token = token;
+    let (registry, default) = registry_of(local, given, 1)?;
     let arguments = match arguments {
         Some(slot) => Given::Value(Object::payload(slot, &default)),
         None => {
             let instance = instance.clone();
             let wrap = move |value| from_text(&instance, &value, &default);
-            Given::Text(given.text(5)?, Box::new(wrap))
+            Given::Text(given.text(4)?, Box::new(wrap))
         }
     };
-    let mut request = DispatchRequest::new(given.text(3)?, arguments, context);
-    request.parent = given_scope(local, given, 7);
-    request.metadata = given.json_or_none(8)?;
-    request.tool_call_id = given.text_or_none(9).map(Into::into);
+    let mut request = DispatchRequest::new(given.text(2)?, arguments, context);
+    request.parent = given_scope(local, given, 6);
+    request.metadata = given.json_or_none(7)?;
+    request.tool_call_id = given.text_or_none(8).map(Into::into);
     request.current = Some(Box::new(TaskScope {
         instance: instance.clone(),
-        task: id,
+        task: task.id(),
     }));
-    let mut task = Task::new(object, true);
-    task.token = token;
-    let as_text = given.flag(6);
-    launch(instance, id, task, || {
-        Ok::<Driven, _>(Box::pin(async move {
-            if as_text {
-                callweir::foreign::dispatch_text(registry, request)
-                    .await
-                    .map(Output::Text)
-            } else {
-                registry.dispatch_request(request).await.map(Output::Payload)
-            }
-        }))
+    let as_text = given.flag(5);
+    launch(instance, task, || {
+        Ok(if as_text {
+            Driven::other(async move {
+                let text = callweir::foreign::dispatch_text(registry, request);
+                text.await.map(Output::Text)
+            })
+        } else {
+            Driven::Call(Box::pin(async move { registry.dispatch_request(request).await }))
+        })
     })
 }

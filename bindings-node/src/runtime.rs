@@ -175,7 +175,7 @@ pub(crate) fn export_jsonl(instance: &Arc<Instance>, given: &Arguments<'_>) -> R
     Ok(NOTHING)
 }
 
-/// Makes a managed call of a name; the shared numbers are task, object, runtime, arguments, parent.
+/// Makes a managed call of a name; the shared numbers are object, runtime, arguments, parent.
 pub(crate) fn execute(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     begin(instance, given, |_, _| Ok(None))
 }
@@ -197,48 +197,43 @@ fn begin(
     more: impl FnOnce(&Arguments<'_>, &mut Invocation) -> Result<Option<Token>>,
 ) -> Result<Raw> {
     let local = instance.here()?;
-    let id = Arguments::given_id(local, 0);
-    let object = given.given_slot(local, 1).ok_or_else(|| wrong(1, "a place"))?;
-    let arguments = given.given_slot(local, 3).ok_or_else(|| wrong(3, "a place"))?;
+    let object = given.given_slot(local, 0).ok_or_else(|| wrong(0, "a place"))?;
+    let arguments = given.given_slot(local, 2).ok_or_else(|| wrong(2, "a place"))?;
+    let mut task = Task::new(object, None);
     let (runtime, default) = {
         let runtimes = local.runtimes.borrow();
-        let known = runtimes.get(&Arguments::given_id(local, 2)).cloned();
+        let known = runtimes.get(&Arguments::given_id(local, 1)).cloned();
         known.ok_or_else(|| Error::internal("no runtime of this id"))?
     };
-    let parent = scope_at(local, local.given(4));
+    let parent = scope_at(local, local.given(3));
     let name: Arc<str> = given.text(0)?.into();
     let work = Callback::new(instance, None, "func", name.clone(), &default);
     let mut call = Invocation::new(name, Object::payload(arguments, &default), work);
     call.parent = parent;
     call.current = Some(Box::new(TaskScope {
         instance: instance.clone(),
-        task: id,
+        task: task.id(),
     }));
-    let mut task = Task::new(object, true);
     task.token = more(given, &mut call)?;
-    launch(instance, id, task, || {
-        Ok::<Driven, _>(Box::pin(
-            async move { call.execute(runtime).await.map(Output::Payload) },
-        ))
-    })
+    launch(instance, task, || Ok(Driven::Call(Box::pin(call.execute(runtime)))))
 }
 
-/// Runs the guardrails of a tool call, or its request intercepts: `(task, object, runtime, name, arguments, parent,
-/// only guardrails)`.
+/// Runs the guardrails of a tool call, or its request intercepts: `(object, runtime, name, arguments, parent, only
+/// guardrails)`.
 pub(crate) fn helper(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object, arguments) = (given.id(0)?, given.slot(1)?, given.slot(4)?);
-    let (runtime, default) = runtime_of(local, given, 2)?;
-    let (name, parent) = (Arc::from(given.text(3)?), given_scope(local, given, 5));
+    let (object, arguments) = (given.slot(0)?, given.slot(3)?);
+    let (runtime, default) = runtime_of(local, given, 1)?;
+    let (name, parent) = (Arc::from(given.text(2)?), given_scope(local, given, 4));
     let arguments = Object::payload(arguments, &default);
-    let guards = given.flag(6);
-    launch(instance, id, Task::new(object, true), || {
-        Ok::<Driven, _>(if guards {
+    let guards = given.flag(5);
+    launch(instance, Task::new(object, None), || {
+        Ok(if guards {
             let checked = callweir::conditional_execution(runtime, parent, name, arguments);
-            Box::pin(async move { checked.await.map(|()| Output::Nothing) })
+            Driven::other(async move { checked.await.map(|()| Output::Nothing) })
         } else {
             let folded = callweir::request_intercepts(runtime, parent, name, arguments);
-            Box::pin(async move { folded.await.map(Output::Payload) })
+            Driven::Call(Box::pin(folded))
         })
     })
 }
@@ -319,19 +314,19 @@ pub(crate) fn mark(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Ra
     Ok(NOTHING)
 }
 
-/// Waits for delivery, or stops: `(task, object, runtime, timeout, stop, inside a queued callback)`.
+/// Waits for delivery, or stops: `(object, runtime, timeout, stop, inside a queued callback)`.
 pub(crate) fn flush(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
-    let (id, object) = (given.id(0)?, given.slot(1)?);
-    let (runtime, _) = runtime_of(local, given, 2)?;
-    let timeout = given.number_or_none(3).map(duration);
-    let stops = given.flag(4);
-    if given.flag(5) {
+    let object = given.slot(0)?;
+    let (runtime, _) = runtime_of(local, given, 1)?;
+    let timeout = given.number_or_none(2).map(duration);
+    let stops = given.flag(3);
+    if given.flag(4) {
         let text = "a sanitizer or subscriber cannot flush: it would wait for itself";
         return Err(Error::would_deadlock(text));
     }
-    launch(instance, id, Task::new(object, true), || {
-        Ok::<Driven, _>(Box::pin(async move {
+    launch(instance, Task::new(object, None), || {
+        Ok(Driven::other(async move {
             let left = if stops {
                 runtime.shutdown(timeout.unwrap_or(EXIT_TIME)).await
             } else {

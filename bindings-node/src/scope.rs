@@ -21,11 +21,7 @@ pub(crate) fn scope_at(local: &Local, number: f64) -> Option<Scope> {
     if number > 0.0 {
         local.scopes.borrow().get(&(number as u64)).cloned()
     } else {
-        local
-            .tasks
-            .borrow()
-            .get(&(-number as u64))
-            .and_then(|task| task.scope.clone())
+        local.tasks.borrow_mut().get_mut(-number as u64).and_then(|task| task.scope.clone())
     }
 }
 

@@ -39,6 +39,11 @@ impl Slot {
         f64::from(self.place)
     }
 
+    /// Returns the place as a whole number.
+    pub(crate) fn number(&self) -> u64 {
+        u64::from(self.place)
+    }
+
     pub(crate) fn instance(&self) -> &Arc<Instance> {
         &self.instance
     }

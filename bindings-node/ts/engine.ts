@@ -5,9 +5,9 @@ import { AsyncResource } from "node:async_hooks";
 import { EMPTY, ToolCall, ToolContext } from "./context";
 import { AtofEvent } from "./events";
 import { buildError, CallweirError, fieldsOf } from "./generated/errors";
-import { connect, How, native, NO_PLACE, numbers, put, shared, Shared, values } from "./native";
+import { connect, How, Kind, native, NO_PLACE, numbers, put, shared, Shared, values } from "./native";
 import { type Place, places, Queued } from "./place";
-import { begin, currentTask, pump, resumeWoken, settle, soon, Task } from "./task";
+import { begin, callBackWith, pump, resumeWoken, settle, soon, Task, write } from "./task";
 import { type SignalLike, Verdict } from "./types";
 import { isolate, keysOf, parse, Refused, stringify, typeName } from "./value";
 
@@ -16,18 +16,19 @@ type Callback = (...given: unknown[]) => unknown;
 const then = Promise.prototype.then;
 
 /** Calls a callback, and makes a promise of what only looks like one: its `then` belongs to the callback's context. */
-function call(fn: Callback, a: unknown, b: unknown, c: unknown): unknown {
-  const value = fn(a, b, c);
+function call(fn: Callback, count: number, a: unknown, b: unknown, c: unknown): unknown {
+  const value = count === 1 ? fn(a) : count === 2 ? fn(a, b) : fn(a, b, c);
   if (typeof value !== "object" && typeof value !== "function") return value;
   if (value === null || value instanceof Promise) return value;
   const method = (value as { then?: unknown }).then;
   return typeof method === "function" ? new Promise((resolve, reject) => method.call(value, resolve, reject)) : value;
 }
 
-/** Answers with what a callback returned: at once, or later if it has to be awaited. */
-function answer(value: unknown, frame: number, task: Task | undefined): void {
+/** Answers the dispatcher with what a callback returned: at once, or later if it has to be awaited. */
+function answer(value: unknown, frame: number): void {
   if (value instanceof Promise) {
-    later(value, frame, task);
+    later(value, frame, undefined);
+    shared[Shared.How] = How.Pending;
     return;
   }
   shared[Shared.How] = howOf(value);
@@ -46,17 +47,10 @@ function later(promise: Promise<unknown>, frame: number, task: Task | undefined)
     (value) => settle(task, frame, howOf(value), value),
     (error: unknown) => settle(task, frame, howThrown(error, task), error),
   );
-  shared[Shared.How] = How.Pending;
 }
 
 function howThrown(error: unknown, task: Task | undefined): How {
   return task !== undefined && task.isReason(error) ? How.Aborted : How.Thrown;
-}
-
-/** Answers with what a callback threw. */
-function thrown(error: unknown, task: Task | undefined): void {
-  shared[Shared.How] = howThrown(error, task);
-  numbers[0] = put(error);
 }
 
 /** Runs the rest of a chain; without arguments with what the callback got. */
@@ -67,13 +61,11 @@ function proceed(parent: Task, frame: number, place: number, context?: ToolConte
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     task.listen(signal);
   }
-  return begin(task, () => {
+  return begin(task, (object) => {
     const parts = contextParts(context);
-    const object = put(task);
-    numbers[0] = task.number;
-    numbers[1] = object;
-    numbers[2] = frame;
-    numbers[3] = place;
+    numbers[0] = object;
+    numbers[1] = frame;
+    numbers[2] = place;
     return parts === undefined ? native.proceed() : native.proceedWith(...parts);
   });
 }
@@ -91,119 +83,113 @@ export function contextParts(context: ToolContext | undefined): unknown[] | unde
 }
 
 /** Calls a queued callback in the context in which its event was emitted. */
-function inContext(fn: Callback, resource: number, a: unknown, b: unknown): unknown {
-  const run = () => places.run(new Queued(places.getStore()), call, fn, a, b, undefined);
+function inContext(fn: Callback, resource: number, count: number, a: unknown, b: unknown): unknown {
+  const run = () => places.run(new Queued(places.getStore()), call, fn, count, a, b, undefined);
   return resource === NO_PLACE ? run() : (values[resource] as AsyncResource).runInAsyncScope(run);
 }
 
-/** Calls a queued callback; its resource is the last of `count` shared numbers. */
+/** Calls a queued callback with `count` arguments; its resource is as far behind the function and the frame. */
 function queued(count: number, a: unknown, b?: unknown): void {
   const fn = values[numbers[0]] as Callback;
   const frame = numbers[1];
-  const resource = numbers[count - 1];
+  const resource = numbers[count + 1];
   try {
-    answer(inContext(fn, resource, a, b), frame, undefined);
+    answer(inContext(fn, resource, count, a, b), frame);
   } catch (error) {
-    thrown(error, undefined);
+    shared[Shared.How] = How.Thrown;
+    numbers[0] = put(error);
   }
 }
 
 /**
- * Calls a callback of a call. Around the work the call's own scope is the current one; inside a `next` it is already.
+ * Calls a callback of a call, and says whether it has answered already; its answer is then written.
+ *
+ * Around the work the call's own scope is the current one; inside a `next` it is already.
  */
-function inTask(task: Task, frame: number, inside: boolean, fn: Callback, a: unknown, b?: unknown, c?: unknown): void {
+function inTask(task: Task, frame: number, inside: boolean, fn: Callback, ...given: unknown[]): boolean {
+  const count = given.length;
+  const [a, b, c] = given;
   try {
     const outermost = inside && task === task.root;
-    const value = outermost ? places.run(task, call, fn, a, b, c) : call(fn, a, b, c);
-    answer(value, frame, task);
+    const value = outermost ? places.run(task, call, fn, count, a, b, c) : call(fn, count, a, b, c);
+    if (value instanceof Promise) {
+      later(value, frame, task);
+      return false;
+    }
+    write(frame, howOf(value), value);
   } catch (error) {
-    thrown(error, task);
+    write(frame, howThrown(error, task), error);
+  }
+  return true;
+}
+
+/** Calls the callback that Rust asks for: the shared numbers are function, frame, value, and what else the kind has. */
+function callBack(task: Task): boolean {
+  const fn = values[numbers[0]] as Callback;
+  const frame = numbers[1];
+  const value = values[numbers[2]];
+  switch (shared[Shared.Kind] as Kind) {
+    case Kind.Gate:
+    case Kind.Transform:
+      return inTask(task, frame, false, fn, task.name, value);
+    case Kind.Around:
+      return inTask(task, frame, true, fn, task.name, value, nextOf(task, frame, value));
+    case Kind.Middleware: {
+      const call = ToolCall.of(task, value, contextAt(numbers[3]));
+      return inTask(task, frame, true, fn, call, nextOfCall(task, frame, call));
+    }
+    case Kind.Refused: {
+      const refusal = values[numbers[4]];
+      const call = ToolCall.of(task, value, contextAt(numbers[3]));
+      return inTask(task, frame, false, fn, call, refusal);
+    }
+    case Kind.Work:
+      return inTask(task, frame, true, task.root.work as Callback, value);
+    case Kind.Tool:
+      return inTask(task, frame, true, fn, value, contextAt(numbers[3]) ?? EMPTY);
   }
 }
 
-/** The shared numbers of each are function and frame, then what it says; the first of them becomes the answer. */
-const lent = {
-  /** Arguments. */
-  gate(): void {
-    const task = currentTask() as Task;
-    inTask(task, numbers[1], false, values[numbers[0]] as Callback, task.name, values[numbers[2]]);
-  },
+/** Makes the `next` of an execution intercept. */
+function nextOf(task: Task, frame: number, own: unknown): (given?: unknown) => Promise<unknown> {
+  return function next(given?: unknown): Promise<unknown> {
+    return proceed(task, frame, arguments.length === 0 || given === own ? NO_PLACE : put(given));
+  };
+}
 
-  /** Payload. */
-  transform(): void {
-    const task = currentTask() as Task;
-    inTask(task, numbers[1], false, values[numbers[0]] as Callback, task.name, values[numbers[2]]);
-  },
-
-  /** Arguments. */
-  around(): void {
-    const task = currentTask() as Task;
-    const frame = numbers[1];
-    const own = values[numbers[2]];
-    function next(given?: unknown): Promise<unknown> {
-      return proceed(task, frame, arguments.length === 0 || given === own ? NO_PLACE : put(given));
+/** Makes the `next` of a middleware. */
+function nextOfCall(task: Task, frame: number, call: ToolCall): (given?: unknown) => Promise<unknown> {
+  return function next(given?: unknown): Promise<unknown> {
+    if (given === undefined || given === call) return proceed(task, frame, NO_PLACE);
+    if (!(given instanceof ToolCall)) {
+      const text = "next() takes the ToolCall that the middleware got, or an edited copy of it";
+      return Promise.reject(new TypeError(text));
     }
-    inTask(task, frame, true, values[numbers[0]] as Callback, task.name, own, next);
-  },
+    const args = given.arguments === call.arguments ? NO_PLACE : put(given.arguments);
+    return proceed(task, frame, args, given.context === call.context ? undefined : given.context);
+  };
+}
 
-  /** Arguments, context. */
-  middleware(): void {
-    const task = currentTask() as Task;
-    const frame = numbers[1];
-    const run = values[numbers[0]] as Callback;
-    const call = ToolCall.of(task, values[numbers[2]], contextAt(numbers[3]));
-    const next = (given: unknown) => {
-      if (given === undefined || given === call) return proceed(task, frame, NO_PLACE);
-      if (!(given instanceof ToolCall)) {
-        const text = "next() takes the ToolCall that the middleware got, or an edited copy of it";
-        return Promise.reject(new TypeError(text));
-      }
-      const args = given.arguments === call.arguments ? NO_PLACE : put(given.arguments);
-      return proceed(task, frame, args, given.context === call.context ? undefined : given.context);
-    };
-    inTask(task, frame, true, run, call, next);
-  },
-
-  /** Arguments, context, refusal. */
-  refused(): void {
-    const task = currentTask() as Task;
-    const fn = values[numbers[0]] as Callback;
-    const refusal = values[numbers[4]];
-    const call = ToolCall.of(task, values[numbers[2]], contextAt(numbers[3]));
-    inTask(task, numbers[1], false, fn, call, refusal);
-  },
-
-  /** Arguments. */
-  work(): void {
-    const task = currentTask() as Task;
-    inTask(task, numbers[1], true, task.root.work as Callback, values[numbers[2]]);
-  },
-
-  /** Arguments, context. */
-  tool(): void {
-    const task = currentTask() as Task;
-    const context = contextAt(numbers[3]) ?? EMPTY;
-    inTask(task, numbers[1], true, values[numbers[0]] as Callback, values[numbers[2]], context);
-  },
-
+/** The shared numbers of a queued callback are function, frame, then what it says; the first becomes the answer. */
+const lent = {
   /** Payload, resource. */
   sanitize(name: string): void {
-    queued(4, name, values[numbers[2]]);
+    queued(2, name, values[numbers[2]]);
   },
 
   /** Fields, resource. */
   sanitizeEvent(event: string): void {
-    queued(4, new AtofEvent(event), values[numbers[2]]);
+    queued(2, new AtofEvent(event), values[numbers[2]]);
   },
 
   /** Resource. */
   observe(event: string): void {
-    queued(3, new AtofEvent(event));
+    queued(1, new AtofEvent(event));
   },
 
   /** Resource. */
   observeCall(record: string): void {
-    queued(3, JSON.parse(record));
+    queued(1, JSON.parse(record));
   },
 
   stringify(value: number, convert: number): string {
@@ -224,6 +210,10 @@ const lent = {
   keys: (value: number): string | undefined => keysOf(values[value]),
 
   parse: (text: string): number => put(parse(text)),
+
+  again(): void {
+    numbers[0] = put(values[numbers[0]]);
+  },
 
   textOf: (value: number): string => (values[value] as string).toWellFormed(),
 
@@ -295,3 +285,4 @@ function explain(error: unknown): string {
 }
 
 connect(lent);
+callBackWith(callBack);

@@ -16,6 +16,8 @@ export interface Native {
   proceedWith(...given: unknown[]): unknown;
   settle(): unknown;
   poll(): unknown;
+  nextAction(): unknown;
+  forgetTask(): unknown;
   cancel(task: number, release: boolean): void;
   helper(...given: unknown[]): unknown;
   flush(...given: unknown[]): unknown;
@@ -78,6 +80,18 @@ export const enum Standing {
   Failed,
   Aborted,
   Stale,
+  Run,
+}
+
+/** What a callback of a call is called for; `Kind` in `src/foreign.rs`. */
+export const enum Kind {
+  Gate,
+  Transform,
+  Around,
+  Middleware,
+  Refused,
+  Work,
+  Tool,
 }
 
 /** How a callback answered; `How` in `src/foreign.rs`. */
@@ -94,6 +108,9 @@ export const enum How {
 /** The shared integers by their place; `Shared` in `src/instance.rs`. */
 export const enum Shared {
   Standing,
+  Otherwise,
+  Kind,
+  Actions,
   How,
   Woken,
   Abandoned,

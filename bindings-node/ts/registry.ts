@@ -176,10 +176,9 @@ export class ToolRegistry {
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       const task = new Task(this.#runtime.number, name, places.getStore(), undefined, undefined, this);
       if (signal !== undefined) task.listen(signal);
-      return begin<R>(task, () =>
+      return begin<R>(task, (object) =>
         native.dispatch(
-          task.number,
-          put(task),
+          object,
           this.#id,
           name,
           text === undefined ? put(value) : NO_PLACE,

@@ -185,22 +185,20 @@ export class Runtime {
     const work = fn as (args: unknown) => unknown;
     const task = new Task(this.number, name, places.getStore(), undefined, work, undefined);
     if (options !== undefined) return this.#executeWith(task, args, options);
-    return begin(task, () => {
-      this.#give(task, args);
+    return begin(task, (object) => {
+      this.#give(object, args);
       return native.execute(name);
     });
   }
 
   /** Writes what every managed call is given. */
-  #give(task: Task, args: unknown): void {
+  #give(object: number, args: unknown): void {
     const parent = currentNumber();
-    const object = put(task);
     const place = put(args);
-    numbers[0] = task.number;
-    numbers[1] = object;
-    numbers[2] = this.number;
-    numbers[3] = place;
-    numbers[4] = parent;
+    numbers[0] = object;
+    numbers[1] = this.number;
+    numbers[2] = place;
+    numbers[3] = parent;
   }
 
   #executeWith<R>(task: Task, args: unknown, options: ExecuteOptions): Promise<R> {
@@ -210,10 +208,10 @@ export class Runtime {
       const signal = options.signal as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       if (signal !== undefined) task.listen(signal);
-      return begin<R>(task, () => {
+      return begin<R>(task, (object) => {
         const { name } = task;
         const place = putMaybe(signal);
-        this.#give(task, args);
+        this.#give(object, args);
         // The signal stands where a context has it.
         return native.executeWith(name, undefined, NO_PLACE, place, undefined, metadata, toolCallId);
       });
@@ -235,8 +233,8 @@ export class Runtime {
   #helper<R>(name: string, args: unknown, guards: boolean): Promise<R> {
     if (typeof name !== "string") return Promise.reject(new TypeError("a call's name is not a string"));
     const task = new Task(this.number, name, places.getStore(), undefined, undefined, undefined);
-    return begin<R>(task, () =>
-      native.helper(task.number, put(task), this.number, name, put(args), currentNumber(), guards),
+    return begin<R>(task, (object) =>
+      native.helper(object, this.number, name, put(args), currentNumber(), guards),
     );
   }
 
@@ -319,8 +317,8 @@ export class Runtime {
       timeoutOf(timeout);
       const inside = (places.getStore()?.echo ?? 0) > 0;
       const task = new Task(this.number, "flush", places.getStore(), undefined, undefined, this);
-      const waiting = begin<number>(task, () =>
-        native.flush(task.number, put(task), this.number, timeout, stops, inside),
+      const waiting = begin<number>(task, (object) =>
+        native.flush(object, this.number, timeout, stops, inside),
       );
       if (!inside) pump();
       return waiting;

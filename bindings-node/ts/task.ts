@@ -6,23 +6,14 @@ import { checked, type How, native, numbers, put, reclaim, shared, Shared, Stand
 import { type Place, ScopeHandle } from "./place";
 import type { SignalLike } from "./types";
 
-let lastNumber = 0;
-
-/** The task whose callbacks Rust is calling. */
-let current: Task | undefined;
-
-/** Returns the task whose callbacks Rust is calling. */
-export function currentTask(): Task | undefined {
-  return current;
-}
-
 /**
  * Something with a promise that Rust works on. As a place it is the scope of its call.
  *
  * There is one for every stage of every call, so it has no private fields and no base class, which cost more.
  */
 export class Task implements Place {
-  readonly number = ++lastNumber;
+  /** How native functions know it: its place in the table, and one more; set when it begins. */
+  number = 0;
   readonly echo: number;
   /** The task of the call itself. */
   readonly root: Task;
@@ -112,12 +103,45 @@ export class Task implements Place {
 /** Signals of `Cancellation`: who waits gets Callweir's own error. */
 export const ownSignals = new WeakSet<object>();
 
-/** Begins a task with a native step, and returns its promise. */
-export function begin<T>(task: Task, step: () => unknown): Promise<T> {
-  const before = current;
-  current = task;
-  const answer = step();
-  current = before;
+/** Carries out what Rust asks of a task: calls the callback, and says whether it has answered already. */
+let callBack: (task: Task) => boolean;
+
+/** Sets what calls callbacks; it is a module of its own, which needs this one. */
+export function callBackWith(call: (task: Task) => boolean): void {
+  callBack = call;
+}
+
+/** Calls callbacks until the task has to wait or is over. */
+function run(task: Task, answer: unknown): unknown {
+  while ((shared[Shared.Standing] as Standing) === Standing.Run) {
+    const otherwise = shared[Shared.Otherwise];
+    const more = shared[Shared.Actions];
+    if (callBack(task)) {
+      answer = native.settle();
+    } else if (more > 0) {
+      numbers[0] = task.number;
+      answer = native.nextAction();
+    } else {
+      shared[Shared.Standing] = otherwise;
+    }
+  }
+  return answer;
+}
+
+/** Begins a task with a native step, which is given the task's place, and returns its promise. */
+export function begin<T>(task: Task, step: (object: number) => unknown): Promise<T> {
+  const object = put(task);
+  task.number = object + 1;
+  let answer: unknown;
+  try {
+    answer = run(task, step(object));
+  } catch (error) {
+    // Only a stack without room gets here: what cannot go on is given up.
+    numbers[0] = task.number;
+    native.forgetTask();
+    task.over();
+    return Promise.reject(error as Error);
+  }
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
       const value = values[numbers[0]];
@@ -141,13 +165,14 @@ export function begin<T>(task: Task, step: () => unknown): Promise<T> {
   }
 }
 
-/** Settles the promise of a task if the native step before was its last. */
-function finish(task: Task, answer: unknown): void {
+/** Goes on with a task after a native step, and settles its promise if that was the last. */
+function goOn(task: Task, step: unknown): void {
+  const answer = run(task, step);
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
       const value = values[numbers[0]];
       settled(task);
-      (task.resolve as (value: unknown) => void)(value);
+      task.resolve?.(value);
       return;
     }
     case Standing.Plain:
@@ -175,22 +200,24 @@ function failure(task: Task): unknown {
   return thrown;
 }
 
-/** Takes a callback's late answer: the task that waits for it goes on. */
-export function settle(task: Task | undefined, frame: number, how: How, value: unknown): void {
+/** Writes a callback's answer for the native step that takes it. */
+export function write(frame: number, how: How, value: unknown): void {
   const place = put(value);
   numbers[0] = frame;
   numbers[1] = how;
   numbers[2] = place;
-  if (task === undefined) {
-    native.settle();
-    after();
+}
+
+/** Takes a callback's late answer: the task that waits for it goes on. */
+export function settle(task: Task | undefined, frame: number, how: How, value: unknown): void {
+  write(frame, how, value);
+  const answer = native.settle();
+  if (task !== undefined) {
+    goOn(task, answer);
     return;
   }
-  const before = current;
-  current = task;
-  const answer = native.settle();
-  current = before;
-  finish(task, answer);
+  after();
+  if (isStarved()) pump();
 }
 
 /** Lets go of who awaits a task whose signal has fired. */
@@ -203,12 +230,8 @@ function release(task: Task): void {
 /** Polls a task that something else than a callback has woken. */
 function poll(task: Task): void {
   if (task.hasEnded) return;
-  const before = current;
-  current = task;
   numbers[0] = task.number;
-  const answer = native.poll();
-  current = before;
-  finish(task, answer);
+  goOn(task, native.poll());
 }
 
 /** Keeps the context of a task that something else than a callback will wake. */
@@ -260,7 +283,10 @@ export function cancelled(): unknown {
 }
 
 let drainWanted = false;
+/** How many calls have ended since the event loop last turned, or events were delivered without that. */
 let endsSince = 0;
+/** Whether the event loop has not turned while many calls ended. */
+let starved = false;
 /** How many calls may end before their events are delivered without waiting for the event loop to turn. */
 const LAG = 64;
 /** How long events are delivered in one go, in milliseconds. */
@@ -270,13 +296,25 @@ const TURN = 8;
 export function soon(): void {
   if (drainWanted) return;
   drainWanted = true;
-  setImmediate(pump);
+  setImmediate(turn);
+}
+
+/** Delivers events in a turn of the event loop. */
+function turn(): void {
+  starved = false;
+  pump();
+}
+
+/** Says whether the program only awaits, so that its event loop does not turn. */
+function isStarved(): boolean {
+  return starved;
 }
 
 /** A program that only awaits never lets its event loop turn; then its events are delivered in between. */
 function countEnd(): void {
   if (++endsSince >= LAG) {
     endsSince = 0;
+    starved = drainWanted;
     queueMicrotask(pump);
   }
 }
