@@ -11,11 +11,11 @@ const MEASURED = ["--expose-gc", "--max-semi-space-size=2"];
 /** What is repeated, how often, and how many events come of it at least. */
 const REPEATED = [
   ["registrations", 100_000, 0],
-  ["scope registrations", 30_000, 60_000],
+  ["scope registrations", 15_000, 30_000],
   ["calls", 100_000, 600_000],
-  ["dispatches", 30_000, 60_000],
-  ["failures", 30_000, 60_000],
-  ["scopes", 20_000, 140_000],
+  ["dispatches", 15_000, 30_000],
+  ["failures", 15_000, 30_000],
+  ["scopes", 10_000, 70_000],
   ["runtimes", 2000, 0],
 ];
 

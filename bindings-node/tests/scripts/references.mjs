@@ -24,10 +24,9 @@ async function calls() {
     await tools.execute("t", {}, () => Promise.reject(thing("error"))).catch(() => undefined);
     const controller = new AbortController();
     watch("signal", controller.signal);
-    const hung = tools.execute("t", thing("arguments of a cancelled call"), watch("hung work", () => never()), {
-      signal: controller.signal,
-      metadata: thing("metadata"),
-    });
+    const options = { signal: controller.signal, metadata: thing("metadata") };
+    const work = watch("hung work", () => never());
+    const hung = tools.execute("t", thing("arguments of a cancelled call"), work, options);
     controller.abort(thing("reason"));
     await hung.catch(() => undefined);
     const local = watch("callback of a scope", () => undefined);
@@ -83,7 +82,8 @@ async function circle() {
   return runtime;
 }
 
-const WAYS = { calls, registries, runtimes, circle, "broken circle": async () => (await circle()).shutdown() };
+const broken = async () => (await circle()).shutdown();
+const WAYS = { calls, registries, runtimes, circle, "broken circle": broken };
 await WAYS[process.argv[2]]();
 
 function left() {
