@@ -19,7 +19,8 @@ export class Refused {
   }
 }
 
-function keyText(key: string): string {
+/** Writes the step to a property. */
+export function keyText(key: string): string {
   return /^[\p{Alphabetic}\p{N}_-]+$/u.test(key) && !/^[0-9]/.test(key) ? `.${key}` : `[${quoted(key)}]`;
 }
 
