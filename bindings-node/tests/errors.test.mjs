@@ -182,19 +182,19 @@ test("C-16 EVT-6 no event and no warning has the text of an error", async () => 
   const listener = (warning) => warnings.push(String(warning.message));
   process.on("warning", listener);
   const seen = new Seen();
-  const card = "card 5500-0000-1111";
+  const card = "card PRIVATE-1111";
   for (const stage of [...CLOSED, ...OPEN]) {
     const act = STAGES[stage].install(ways.synchronously(new Error(card)));
     await act({ a: 1 }).catch((error) => assert.equal(error.message, card));
     await seen.flushed();
-    for (const event of seen.events) assert.ok(!String(event).includes("5500"), `${stage}: ${event}`);
+    for (const event of seen.events) assert.ok(!String(event).includes("PRIVATE"), `${stage}: ${event}`);
     clear();
     seen.events.length = 0;
     seen.runtime.subscribe("seen", (event) => void seen.events.push(event));
   }
   await turn();
   process.off("warning", listener);
-  assert.ok(warnings.every((message) => !message.includes("5500")), warnings.join());
+  assert.ok(warnings.every((message) => !message.includes("PRIVATE")), warnings.join());
 });
 
 test("EVT-6 the text of an error is there when it is switched on, through the sanitizers", async () => {
@@ -207,9 +207,9 @@ test("EVT-6 the text of an error is there when it is switched on, through the sa
   await thrownBy(runtime.execute("text", {}, fail("plain")));
   await thrownBy(runtime.execute("broken", {}, fail({ toString: () => assert.fail() })));
   runtime.register("scope.sanitize_end", "mask", (_, fields) => {
-    return JSON.parse(JSON.stringify(fields).replaceAll("5500", "****"));
+    return JSON.parse(JSON.stringify(fields).replaceAll("PRIVATE", "****"));
   });
-  await thrownBy(runtime.execute("masked", {}, fail(new Error("card 5500"))));
+  await thrownBy(runtime.execute("masked", {}, fail(new Error("card PRIVATE"))));
   await seen.flushed();
   assert.ok(String(seen.end("error")).includes("a\ufffdb"));
   assert.ok(String(seen.end("text")).includes("plain"));
@@ -578,7 +578,7 @@ test("CALL-1 a denial is refused, from wherever it comes", async () => {
 
 test("C-81 ERR-5 the text that a model gets", async () => {
   const fails = () => {
-    throw new SyntaxError("card 5500");
+    throw new SyntaxError("card PRIVATE");
   };
   const parent = new ToolRegistry().register(
     tool({ name: "fails" }, fails),

@@ -1,7 +1,7 @@
 /** What programs give beside payloads: metadata, times, names. */
 
 import { checked, native } from "./native";
-import { Refused, stringify } from "./value";
+import { Refused, stringify, typeName } from "./value";
 
 /** Fails with the error of an argument, naming its path. */
 export function wrongArgument(path: string, message: string): never {
@@ -15,8 +15,8 @@ export function jsonText(value: unknown, convert?: (value: unknown) => unknown):
   try {
     return stringify(value, convert);
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    checked(native.notJson(error.path(), error.why));
+    const refused = error instanceof Refused ? error : new Refused(`reading it threw ${typeName(error)}`);
+    checked(native.notJson(refused.path(), refused.why));
     return undefined;
   }
 }

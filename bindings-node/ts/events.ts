@@ -1,7 +1,7 @@
 /** Events as subscribers get them. */
 
 import type { Outcome, ScopeType } from "./types";
-import { parse, stringify } from "./value";
+import { parse, plain } from "./value";
 
 /** An event in the wire format. */
 export interface AtofRecord {
@@ -116,7 +116,7 @@ export class AtofEvent {
 
   /** Returns the event as one line of JSON, with integers of any size as they are. */
   toString(): string {
-    return stringify(this.#read, undefined);
+    return plain(this.#text);
   }
 }
 

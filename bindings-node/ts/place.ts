@@ -66,20 +66,22 @@ export class ScopeHandle implements Place {
   readonly #id: number;
   readonly #around: Place | undefined;
   readonly #isCall: boolean;
+  readonly #json: typeof jsonText;
   #facts: Facts | undefined;
   #output: unknown;
 
-  private constructor(id: number, around: Place | undefined, isCall: boolean) {
+  private constructor(id: number, around: Place | undefined, isCall: boolean, json: typeof jsonText) {
     this.#echo = around === undefined ? 0 : around.echo;
     this.#id = id;
     this.#around = around;
     this.#isCall = isCall;
+    this.#json = json;
     scopes.register(this, id);
   }
 
   /** @internal */
-  static of(id: number, around: Place | undefined, isCall: boolean): ScopeHandle {
-    return new ScopeHandle(id, around, isCall);
+  static of(id: number, around: Place | undefined, isCall: boolean, json = jsonText): ScopeHandle {
+    return new ScopeHandle(id, around, isCall, json);
   }
 
   /** @internal */
@@ -155,8 +157,8 @@ export class ScopeHandle implements Place {
     checked(
       native.closeScope(
         this.#id,
-        jsonText(output),
-        jsonText(metadata),
+        this.#json(output),
+        this.#json(metadata),
         outcome,
         failed ? put(options.error) : NO_PLACE,
         timestampOf(timestamp),

@@ -11,13 +11,16 @@ interface Flushed {
   flush(timeout: number): Promise<number>;
 }
 
-const known: WeakRef<Flushed>[] = [];
+const known = new Set<WeakRef<Flushed>>();
+const whenGone = new FinalizationRegistry<WeakRef<Flushed>>((reference) => known.delete(reference));
 let isInstalled = false;
 let hasGivenUp = false;
 
 /** Delivers what a runtime has queued when the process ends, within 5 seconds. */
 export function deliverAtExit(runtime: Flushed): void {
-  known.push(new WeakRef(runtime));
+  const reference = new WeakRef(runtime);
+  known.add(reference);
+  whenGone.register(runtime, reference);
   if (isInstalled) return;
   isInstalled = true;
   process.on("beforeExit", deliver);

@@ -1,7 +1,7 @@
 /** The registry: tools by name, with middleware around every call that is dispatched through it. */
 
 import { ToolCall, ToolContext } from "./context";
-import { jsonText, maybeTextOf, textOf } from "./convert";
+import { maybeTextOf, textOf, wrongArgument } from "./convert";
 import { contextParts } from "./engine";
 import type { CallweirError } from "./generated/errors";
 import { checked, native, NO_PLACE, put, whenCollected } from "./native";
@@ -10,6 +10,7 @@ import { defaultRuntime, Runtime } from "./runtime";
 import { begin, Task } from "./task";
 import { type Descriptor, Tool } from "./tool";
 import type { Awaitable, Registration, SignalLike } from "./types";
+import { hasLoneSurrogate, MAX_DEPTH, parseLoose, Refused } from "./value";
 
 /** Runs the rest of a chain with the call, or with an edited copy of it. */
 export type NextCall = (call?: ToolCall) => Promise<any>;
@@ -47,9 +48,6 @@ export type Provider = "openai_chat" | "openai_responses" | "anthropic" | "gemin
 
 /** What is shared with subsets and with registries that this one is registered into. */
 const registries = whenCollected((id) => native.forgetRegistry(id));
-
-/** Text with a lone surrogate, which the native half could not read. */
-const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /** Tools by name, with middleware around every call that is dispatched through it. */
 export class ToolRegistry {
@@ -168,10 +166,9 @@ export class ToolRegistry {
       if (context !== undefined && !(context instanceof ToolContext)) {
         throw new TypeError("the context of a dispatch is a ToolContext");
       }
-      const metadata = jsonText(options?.metadata);
+      const metadata = this.#runtime.json(options?.metadata);
       const toolCallId = maybeTextOf(options?.toolCallId, "a tool call's id");
-      const text = typeof args === "string" && !SURROGATE.test(args) ? args : undefined;
-      const value = typeof args === "string" && text === undefined ? parsed(args) : args;
+      const [text, value] = given(args);
       const signal = context?.signal as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       const task = new Task(this.#runtime.number, name, places.getStore(), undefined, undefined, this);
@@ -196,12 +193,17 @@ export class ToolRegistry {
   }
 }
 
-/** Reads JSON text that the native half could not; what is broken is left to it to refuse. */
-function parsed(text: string): unknown {
+/** Returns arguments as text that the native half reads, or else as a value. */
+function given(args: unknown): [string | undefined, unknown] {
+  if (typeof args !== "string") return [undefined, args];
+  if (!hasLoneSurrogate(args)) return [args, undefined];
   try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
+    return [undefined, parseLoose(args)];
+  } catch (error) {
+    // What is no JSON the native half refuses.
+    if (!(error instanceof Refused)) return [args, undefined];
+    const isDeep = error.steps.length >= MAX_DEPTH;
+    return wrongArgument(isDeep ? "$" : error.path(), error.why);
   }
 }
 

@@ -126,7 +126,8 @@ export class Runtime {
     this.#convert = settings.default ?? this.#convert;
   }
 
-  #json(value: unknown): string | undefined {
+  /** Writes what the program gives for events as JSON text. @internal */
+  json(value: unknown): string | undefined {
     return jsonText(value, this.#convert);
   }
 
@@ -203,7 +204,7 @@ export class Runtime {
 
   #executeWith<R>(task: Task, args: unknown, options: ExecuteOptions): Promise<R> {
     try {
-      const metadata = this.#json(options.metadata);
+      const metadata = this.json(options.metadata);
       const toolCallId = maybeTextOf(options.toolCallId, "a tool call's id");
       const signal = options.signal as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
@@ -246,9 +247,9 @@ export class Runtime {
         textOf(name, "a call's name"),
         put(args),
         numberOf(options.scope),
-        this.#json(options.metadata),
+        this.json(options.metadata),
         maybeTextOf(options.toolCallId, "a tool call's id"),
-        this.#json(options.attributes),
+        this.json(options.attributes),
         timestampOf(options.timestamp),
       ),
     );
@@ -264,14 +265,14 @@ export class Runtime {
         textOf(name, "a scope's name"),
         type,
         numberOf(parent),
-        this.#json(input),
-        this.#json(metadata),
-        this.#json(attributes),
-        this.#json(dataSchema),
+        this.json(input),
+        this.json(metadata),
+        this.json(attributes),
+        this.json(dataSchema),
         timestampOf(timestamp),
       ),
     );
-    return ScopeHandle.of(id, parent ?? places.getStore(), false);
+    return ScopeHandle.of(id, parent ?? places.getStore(), false, (value) => this.json(value));
   }
 
   /** Emits a mark. */
@@ -280,10 +281,10 @@ export class Runtime {
       native.mark(
         this.number,
         textOf(name, "a mark's name"),
-        this.#json(data),
-        this.#json(options.metadata),
+        this.json(data),
+        this.json(options.metadata),
         numberOf(options.scope),
-        this.#json(options.dataSchema),
+        this.json(options.dataSchema),
         timestampOf(options.timestamp),
       ),
     );
@@ -291,7 +292,7 @@ export class Runtime {
 
   /** Returns a scope that stands for one of another process; what `propagation` did not give is `InvalidArgument`. */
   attach(value: unknown): ScopeHandle {
-    const id = checked(native.attach(this.number, this.#json(value) ?? "null"));
+    const id = checked(native.attach(this.number, this.json(value) ?? "null"));
     return ScopeHandle.of(id, undefined, false);
   }
 

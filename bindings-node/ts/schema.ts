@@ -1,6 +1,7 @@
 /** What arguments look like: JSON Schema, or a schema of zod or another library that says what it accepts. */
 
 import { checked, native } from "./native";
+import { keyText } from "./value";
 
 /** A JSON Schema. */
 export type JsonSchema = boolean | { readonly [key: string]: unknown };
@@ -74,7 +75,8 @@ export type FromSchema<S> = S extends { readonly const: infer Value }
 
 /** Says whether something is a schema of a validation library. */
 export function isStandard(schema: unknown): schema is StandardSchema {
-  return typeof schema === "object" && schema !== null && "~standard" in schema;
+  // Schemas of some libraries are functions.
+  return ((typeof schema === "object" && schema !== null) || typeof schema === "function") && "~standard" in schema;
 }
 
 /** Returns the JSON Schema of what a library's schema accepts. */
@@ -123,12 +125,13 @@ export function validate(schema: StandardSchema, args: unknown): unknown {
     const [issue] = result.issues;
     return checked(native.argumentError(pathOf(issue), issue?.message ?? "the schema refuses it"));
   };
-  const result = schema["~standard"].validate(args);
-  return result instanceof Promise ? result.then(read) : read(result);
+  const result = schema["~standard"].validate(args) as StandardResult<unknown> & PromiseLike<StandardResult<unknown>>;
+  // A promise may be one of another realm, or of a library.
+  return typeof result.then === "function" ? Promise.resolve(result).then(read) : read(result);
 }
 
 function pathOf(issue: StandardIssue | undefined): string {
   const steps = (issue?.path ?? []).map((step) => (typeof step === "object" ? step.key : step));
-  const shown = (step: PropertyKey) => (typeof step === "number" ? `[${step}]` : `.${String(step)}`);
+  const shown = (step: PropertyKey) => (typeof step === "number" ? `[${step}]` : keyText(String(step)));
   return steps.reduce<string>((path, step) => path + shown(step), "$");
 }

@@ -3,7 +3,7 @@
 import { types } from "node:util";
 
 /** The deepest nesting that counts as JSON; `MAX_DEPTH` in the core. */
-const MAX_DEPTH = 512;
+export const MAX_DEPTH = 512;
 
 /** Says which value is not JSON, and why; never seen outside the package. */
 export class Refused {
@@ -19,7 +19,8 @@ export class Refused {
   }
 }
 
-function keyText(key: string): string {
+/** Writes the step to a property. */
+export function keyText(key: string): string {
   return /^[\p{Alphabetic}\p{N}_-]+$/u.test(key) && !/^[0-9]/.test(key) ? `.${key}` : `[${quoted(key)}]`;
 }
 
@@ -32,21 +33,22 @@ type Convert = ((value: unknown) => unknown) | undefined;
  */
 export function stringify(value: unknown, convert: Convert): string {
   if (value === undefined) return "null";
-  return plainText(value) ?? write(value, convert, []);
+  return writePlain(value) ?? write(value, convert, []);
 }
 
-/** Writes what the engine's own writer, which is many times as fast, would neither lose nor refuse. */
-function plainText(value: unknown): string | undefined {
+/** Writes a value with the engine's own writer where that is as good. */
+function writePlain(value: unknown): string | undefined {
   try {
     if (!isPlain(value, 0)) return undefined;
     const text = JSON.stringify(value);
     return text.includes("\\ud") ? undefined : text;
   } catch {
-    // What throws when it is read is told with its path by the other writer.
+    // A getter threw: the slow way says which.
     return undefined;
   }
 }
 
+/** Says whether the engine's own writer, which is many times as fast, would lose nothing and refuse nothing. */
 function isPlain(value: unknown, depth: number): boolean {
   switch (typeof value) {
     case "string":
@@ -67,7 +69,7 @@ function hasPlain(value: object, depth: number): boolean {
     for (let index = 0; index < (value as unknown[]).length; index++) {
       if (!isPlain((value as unknown[])[index], depth)) return false;
     }
-    return true;
+    return !("toJSON" in value);
   }
   if (prototype !== Object.prototype || types.isProxy(value)) return false;
   const keyed = value as Record<string, unknown>;
@@ -122,6 +124,9 @@ function below<T>(step: string | number, body: () => T): T {
 }
 
 function writeArray(array: unknown[], convert: Convert, around: object[]): string {
+  const { toJSON } = array as { toJSON?: unknown };
+  const json: unknown = typeof toJSON === "function" ? toJSON.call(array, "") : array;
+  if (json !== array) return write(json, convert, around);
   let text = "[";
   for (let index = 0; index < array.length; index++) {
     const item = below(index, () => write(array[index], convert, around));
@@ -139,7 +144,8 @@ function writeKeyed(value: object, convert: Convert, around: object[]): string {
     if (types.isDate(value)) return writeDate(value);
   }
   const { toJSON } = value as { toJSON?: unknown };
-  if (typeof toJSON === "function") return write(toJSON.call(value, ""), convert, around);
+  const json: unknown = typeof toJSON === "function" ? toJSON.call(value, "") : value;
+  if (json !== value) return write(json, convert, around);
   if (!isPlain && losesContent(value)) return writeOther(value, convert, around);
   let text = "{";
   for (const key of Object.keys(value)) {
@@ -172,7 +178,9 @@ function losesContent(value: object): boolean {
     types.isSetIterator(value) ||
     types.isGeneratorObject(value) ||
     types.isNativeError(value) ||
-    value instanceof WeakRef
+    value instanceof WeakRef ||
+    // Headers, form data, lists of a library: what they give one by one is not in their properties.
+    typeof (value as { [Symbol.iterator]?: unknown })[Symbol.iterator] === "function"
   );
 }
 
@@ -228,15 +236,71 @@ function unmark(_: string, value: unknown): unknown {
   return value[MARK.length] === "n" ? BigInt(rest) : rest;
 }
 
+/** A text of Rust's that stands for something else, but not a key. */
+const MARKED = /(?<!\\)"\\u0000\\u0001(?:n(-?\d+)|s((?:[^"\\]|\\.)*))"(?!:)/g;
+
+/** Returns JSON text of Rust's as it is without marks, with integers of any size. */
+export function plain(text: string): string {
+  if (!text.includes(ESCAPED_MARK)) return text;
+  return text.replace(MARKED, (_, digits?: string, rest?: string) => digits ?? `"${rest}"`);
+}
+
+/** Half of a surrogate pair without the other, as an escape. */
+const LONE =
+  /\\u[dD][89abAB][\da-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][\da-fA-F]{2})\\u[dD][c-fC-F]/;
+
+/** Says whether JSON text holds a lone surrogate, which Rust could not. */
+export function hasLoneSurrogate(text: string): boolean {
+  return !text.isWellFormed() || LONE.test(text);
+}
+
+/**
+ * Reads JSON text as Rust does, with lone surrogates as they are; integers beyond the safe range become `BigInt`.
+ *
+ * What JavaScript cannot hold is `Refused`; what is no JSON is a `SyntaxError`.
+ */
+export function parseLoose(text: string): unknown {
+  const mark = `${Math.random()}n`;
+  let isInside = false;
+  const marked = text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
+    if (token === '"') isInside = !isInside;
+    const isBig = !isInside && /^-?[1-9]\d{15,}$/.test(token) && !Number.isSafeInteger(Number(token));
+    return isBig ? `"${mark}${token}"` : token;
+  });
+  return restore(JSON.parse(marked), mark, 0);
+}
+
+function restore(value: unknown, mark: string, depth: number): unknown {
+  if (typeof value === "string") return value.startsWith(mark) ? BigInt(value.slice(mark.length)) : value;
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new Refused("the number does not fit a JavaScript number");
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (depth >= MAX_DEPTH) throw new Refused(`nested deeper than ${MAX_DEPTH}`);
+  const keyed = value as Record<string | number, unknown>;
+  const steps = Array.isArray(value) ? value.keys() : Object.keys(value);
+  for (const step of steps) keyed[step] = below(step, () => restore(keyed[step], mark, depth + 1));
+  return value;
+}
+
 /** From this depth on, containers seen before are remembered: a value may contain itself. */
 const REMEMBER = 16;
 
 /** Copies arrays and plain objects, all the way down; everything else goes by reference. */
 export function isolate(value: unknown): unknown {
-  return copy(value, 0, undefined);
+  const before = seen;
+  seen = undefined;
+  try {
+    return copy(value, 0);
+  } finally {
+    seen = before;
+  }
 }
 
-function copy(value: unknown, depth: number, seen: Map<object, object> | undefined): unknown {
+/** What has been copied far down, with its copies. */
+let seen: Map<object, object> | undefined;
+
+function copy(value: unknown, depth: number): unknown {
   if (typeof value !== "object" || value === null || depth > MAX_DEPTH || types.isProxy(value)) return value;
   if (depth >= REMEMBER) {
     seen ??= new Map();
@@ -245,17 +309,17 @@ function copy(value: unknown, depth: number, seen: Map<object, object> | undefin
   }
   if (Array.isArray(value)) {
     const made = Array.prototype.slice.call(value) as unknown[];
-    seen?.set(value, made);
+    if (depth >= REMEMBER) seen?.set(value, made);
     for (let index = 0; index < made.length; index++) {
       const item = made[index];
-      if (typeof item === "object" && item !== null) made[index] = copy(item, depth + 1, seen);
+      if (typeof item === "object" && item !== null) made[index] = copy(item, depth + 1);
     }
     return made;
   }
-  return isPlainObject(value) ? copyObject(value as Record<string, unknown>, depth, seen) : value;
+  return isPlainObject(value) ? copyObject(value as Record<string, unknown>, depth) : value;
 }
 
-function copyObject(value: Record<string, unknown>, depth: number, seen: Map<object, object> | undefined): unknown {
+function copyObject(value: Record<string, unknown>, depth: number): unknown {
   let made: Record<string, unknown>;
   try {
     made = { ...value };
@@ -265,11 +329,11 @@ function copyObject(value: Record<string, unknown>, depth: number, seen: Map<obj
     return made;
   }
   if (Object.getPrototypeOf(value) === null) Object.setPrototypeOf(made, null);
-  seen?.set(value, made);
+  if (depth >= REMEMBER) seen?.set(value, made);
   for (const key in made) {
     const item = made[key];
     if (typeof item !== "object" || item === null) continue;
-    const copied = copy(item, depth + 1, seen);
+    const copied = copy(item, depth + 1);
     if (key === "__proto__") {
       Object.defineProperty(made, key, { value: copied, writable: true, enumerable: true, configurable: true });
     } else {
@@ -289,5 +353,6 @@ function isPlainObject(value: object): boolean {
 /** Lists the keys of an object as JSON text; nothing for what is no object. */
 export function keysOf(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  return JSON.stringify(Object.keys(value));
+  const text = JSON.stringify(Object.keys(value));
+  return text.includes("\\ud") ? JSON.stringify(Object.keys(value).map((key) => key.toWellFormed())) : text;
 }

@@ -1,0 +1,49 @@
+/** Nothing is kept after its use. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+
+import { clean, script } from "./helpers.mjs";
+
+const together = { concurrency: 2 };
+const MEASURED = ["--expose-gc", "--max-semi-space-size=2"];
+
+/** What is repeated, how often, and how many events come of it at least. */
+const REPEATED = [
+  ["registrations", 100_000, 0],
+  ["scope registrations", 15_000, 30_000],
+  ["calls", 100_000, 600_000],
+  ["dispatches", 15_000, 30_000],
+  ["failures", 15_000, 30_000],
+  ["scopes", 10_000, 70_000],
+  ["runtimes", 2000, 0],
+];
+
+describe("C-68, FAM-7: memory", together, () => {
+  for (const [how, rounds, events] of REPEATED) {
+    it(`is flat over ${rounds} rounds of ${how}`, async () => {
+      const options = { flags: MEASURED, timeout: 120_000 };
+      const { grown, heap, seen } = JSON.parse(clean(await script("memory.mjs", [how, rounds], options)));
+      assert.ok(seen >= events, `${seen} events`);
+      assert.ok(heap < 2, `the heap grew by ${heap} MB`);
+      assert.ok(grown < 16, `the process grew by ${grown} MB`);
+    });
+  }
+
+  it("is flat over 200,000 calls with a subscriber, though nobody asks for a collection", async () => {
+    const { grown } = JSON.parse(clean(await script("memory.mjs", ["calls", 200_000], { timeout: 120_000 })));
+    assert.ok(grown < 10, `the process grew by ${grown} MB`);
+  });
+});
+
+describe("FAM-7, FAM-9: what is not used any more is collected", together, () => {
+  const TODO = {
+    circle: "a runtime that one of its callbacks refers to is never collected",
+    "broken circle": "shutdown does not let go of a runtime's callbacks",
+  };
+  for (const how of ["calls", "registries", "runtimes", "circle", "broken circle"]) {
+    it(how, { todo: TODO[how] ?? false }, async () => {
+      assert.equal(clean(await script("references.mjs", [how], { flags: ["--expose-gc"] })), "true \n");
+    });
+  }
+});
