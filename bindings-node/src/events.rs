@@ -6,17 +6,12 @@ use std::time::SystemTime;
 use callweir::{CallEvent, Event};
 use serde_json::{Value, json};
 
-use crate::value::{is_plain, marked};
+use crate::value::{is_plain_text, marked};
 
-/// Returns the wire form of an event.
+/// Returns the wire form of an event as JavaScript can read it.
 pub(crate) fn text(event: &Arc<Event>) -> String {
-    let free = [&event.data, &event.data_schema, &event.metadata, &event.category_profile];
-    if free.iter().all(|value| is_plain(value))
-        && let Ok(text) = serde_json::to_string(&**event)
-    {
-        return text;
-    }
-    marked(&event.to_json())
+    let text = event.to_text();
+    if is_plain_text(&text) { text } else { marked(&event.to_json()) }
 }
 
 /// Returns a typed record of a registry call; times are in milliseconds.

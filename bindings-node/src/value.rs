@@ -6,14 +6,14 @@ use std::any::Any;
 use std::sync::Arc;
 
 use callweir::foreign::HostValue;
-use callweir::{Error, Payload, Result, parse_json};
+use callweir::{Error, Json, Payload, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::foreign::How;
 use crate::instance::{Instance, Lent, Local, Shared};
 
-pub(crate) use exact::{is_plain, marked};
+pub(crate) use exact::{is_plain_text, marked};
 
 /// A place of the table, freed when nobody refers to it any more.
 pub(crate) struct Slot {
@@ -104,7 +104,7 @@ impl Object {
 }
 
 impl HostValue for Object {
-    fn to_json(&self) -> Result<Value> {
+    fn to_json(&self) -> Result<Json> {
         let local = self.slot.instance.here()?;
         let default = self.default.get();
         let default = default.as_ref().map_or(NO_PLACE, |slot| slot.place());
@@ -116,7 +116,7 @@ impl HostValue for Object {
             let (path, why): (String, String) = serde_json::from_str(&text).unwrap_or_default();
             return Err(Error::not_json(path, why));
         }
-        parse_json(&text)
+        Ok(Json::from_text(text))
     }
 
     fn isolate(&self) -> Result<Payload> {
@@ -160,15 +160,27 @@ pub(crate) fn held<'a>(instance: &Arc<Instance>, local: &Local, payload: &'a Pay
     match payload {
         Payload::Host(value) => match value.as_any().downcast_ref::<Object>() {
             Some(object) if Arc::ptr_eq(object.slot.instance(), instance) => Ok(Held::Own(&object.slot)),
-            _ => made(instance, local, &value.to_json()?).map(Held::Made),
+            _ => of_json(instance, local, &value.to_json()?).map(Held::Made),
         },
-        Payload::Json(value) => made(instance, local, value).map(Held::Made),
+        Payload::Json(value) => of_json(instance, local, value).map(Held::Made),
+    }
+}
+
+/// Puts the value of a copy into the table; one that JavaScript wrote it can read.
+fn of_json(instance: &Arc<Instance>, local: &Local, json: &Json) -> Result<Slot> {
+    match json.text().filter(|text| exact::is_plain_text(text)) {
+        Some(text) => parsed(instance, local, text),
+        None => made(instance, local, json),
     }
 }
 
 /// Puts the value of JSON into the table.
 fn made(instance: &Arc<Instance>, local: &Local, value: &Value) -> Result<Slot> {
-    let place = local.call_for_number(Lent::Parse, &[local.js.text(&marked(value))])?;
+    parsed(instance, local, &marked(value))
+}
+
+fn parsed(instance: &Arc<Instance>, local: &Local, text: &str) -> Result<Slot> {
+    let place = local.call_for_number(Lent::Parse, &[local.js.text(text)])?;
     Slot::take(instance, place).ok_or_else(Error::shut_down)
 }
 

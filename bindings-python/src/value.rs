@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use callweir::foreign::HostValue;
-use callweir::{Error, Payload, Result};
+use callweir::{Error, Json, Payload, Result};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -55,8 +55,8 @@ impl Object {
 }
 
 impl HostValue for Object {
-    fn to_json(&self) -> Result<Value> {
-        attached(|py| to_json(self.object.bind(py), &self.default))
+    fn to_json(&self) -> Result<Json> {
+        attached(|py| to_json(self.object.bind(py), &self.default)).map(Json::from)
     }
 
     fn isolate(&self) -> Result<Payload> {
@@ -103,7 +103,7 @@ pub(crate) fn object_of<'py>(py: Python<'py>, payload: &Payload) -> Result<Bound
     match payload {
         Payload::Host(value) => match value.as_any().downcast_ref::<Object>() {
             Some(object) => Ok(object.object.bind(py).clone()),
-            None => from_json(py, &value.to_json()?),
+            None => from_json(py, &*value.to_json()?),
         },
         Payload::Json(value) => from_json(py, value),
     }

@@ -1,6 +1,5 @@
 //! Events: what observers see of scopes, calls and marks, in the ATOF 0.1 wire format.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +11,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::value::Json;
 
 /// The version of the Agent Trajectory Observability Format that events follow.
 pub const ATOF_VERSION: &str = "0.1";
@@ -149,7 +149,7 @@ pub struct Event {
     /// The name of the call, scope or mark.
     pub name: Arc<str>,
     /// The payload; null where there is none. It is shared, never changed in place.
-    pub data: Arc<Value>,
+    pub data: Json,
     /// The schema of the payload, as the program gave it; null where it gave none.
     pub data_schema: Value,
     /// Free metadata, and Callweir's own under `callweir.`, `otel.status_code` and `error.type`; null for none.
@@ -182,8 +182,14 @@ impl Event {
     /// Returns the event in the wire format; numbers keep their text.
     pub fn to_json(&self) -> Value {
         let mut out = Map::new();
-        let put = |key: &str, value: Cow<'_, Value>| -> Result<(), Infallible> {
-            out.insert(key.to_owned(), value.into_owned());
+        let put = |key: &str, part: Part<'_>| -> Result<(), Infallible> {
+            let value = match part {
+                Part::Text(text) => Value::from(text),
+                Part::Made(value) => value,
+                Part::Held(value) => value.clone(),
+                Part::Data(data) => (**data).clone(),
+            };
+            out.insert(key.to_owned(), value);
             Ok(())
         };
         match self.each(put) {
@@ -192,39 +198,60 @@ impl Event {
         }
     }
 
+    /// Returns the event as one line of JSON text; a payload that came as text is not read for it.
+    pub fn to_text(&self) -> String {
+        let mut out = String::with_capacity(512);
+        let put = |key: &str, part: Part<'_>| -> Result<(), Infallible> {
+            out.push(if out.is_empty() { '{' } else { ',' });
+            out.push('"');
+            out.push_str(key);
+            out.push_str("\":");
+            // What was read as JSON can be written as JSON, and so can text.
+            let written = match part {
+                Part::Data(data) if data.text().is_some() => {
+                    out.push_str(data.text().unwrap_or("null"));
+                    return Ok(());
+                }
+                Part::Text(text) => serde_json::to_string(text),
+                Part::Made(value) => serde_json::to_string(&value),
+                Part::Held(value) => serde_json::to_string(value),
+                Part::Data(data) => serde_json::to_string(data),
+            };
+            out.push_str(written.as_deref().unwrap_or("null"));
+            Ok(())
+        };
+        match self.each(put) {
+            Ok(()) => out.push('}'),
+            Err(never) => match never {},
+        }
+        out
+    }
+
     /// Visits the parts of the wire format in order.
-    fn each<E>(&self, mut put: impl FnMut(&'static str, Cow<'_, Value>) -> Result<(), E>) -> Result<(), E> {
-        let text = |text: &str| Cow::Owned(Value::from(text));
+    fn each<E>(&self, mut put: impl FnMut(&'static str, Part<'_>) -> Result<(), E>) -> Result<(), E> {
         let mark = self.kind == EventKind::Mark;
-        put("kind", text(if mark { "mark" } else { "scope" }))?;
-        put("atof_version", text(ATOF_VERSION))?;
-        put("uuid", text(&self.uuid.to_string()))?;
-        let parent = self.parent_uuid.map(|id| Value::from(id.to_string()));
-        put("parent_uuid", Cow::Owned(parent.unwrap_or(Value::Null)))?;
-        put("timestamp", text(&self.timestamp_text()))?;
-        put("name", text(&self.name))?;
+        put("kind", Part::Text(if mark { "mark" } else { "scope" }))?;
+        put("atof_version", Part::Text(ATOF_VERSION))?;
+        put("uuid", Part::Text(self.uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer())))?;
+        let mut buffer = Uuid::encode_buffer();
+        let parent = self.parent_uuid.map(|id| &*id.hyphenated().encode_lower(&mut buffer));
+        put("parent_uuid", parent.map_or(Part::Made(Value::Null), Part::Text))?;
+        put("timestamp", Part::Text(&self.timestamp_text()))?;
+        put("name", Part::Text(&self.name))?;
         if !mark {
-            put(
-                "scope_category",
-                text(if self.kind == EventKind::Start {
-                    "start"
-                } else {
-                    "end"
-                }),
-            )?;
-            let category = self.category.map(|category| Value::from(category.name()));
-            put("category", Cow::Owned(category.unwrap_or(Value::Null)))?;
-            put(
-                "attributes",
-                Cow::Owned(self.attributes.iter().map(|flag| Value::from(&**flag)).collect()),
-            )?;
+            let start = self.kind == EventKind::Start;
+            put("scope_category", Part::Text(if start { "start" } else { "end" }))?;
+            let category = self.category.map(ScopeType::name);
+            put("category", category.map_or(Part::Made(Value::Null), Part::Text))?;
+            let flags = self.attributes.iter().map(|flag| Value::from(&**flag)).collect();
+            put("attributes", Part::Made(flags))?;
         }
-        put("data", Cow::Borrowed(&self.data))?;
-        put("data_schema", Cow::Borrowed(&self.data_schema))?;
+        put("data", Part::Data(&self.data))?;
+        put("data_schema", Part::Held(&self.data_schema))?;
         if !mark || !self.category_profile.is_null() {
-            put("category_profile", Cow::Borrowed(&self.category_profile))?;
+            put("category_profile", Part::Held(&self.category_profile))?;
         }
-        put("metadata", Cow::Borrowed(&self.metadata))
+        put("metadata", Part::Held(&self.metadata))
     }
 
     /// Returns the time in RFC 3339, UTC, with microseconds.
@@ -280,19 +307,32 @@ impl Event {
     }
 }
 
+/// A part of the wire format.
+enum Part<'a> {
+    Text(&'a str),
+    Made(Value),
+    Held(&'a Value),
+    Data(&'a Json),
+}
+
 /// The wire format, without a copy of what the event holds.
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_map(None)?;
-        self.each(|key, value| out.serialize_entry(key, &*value))?;
+        self.each(|key, part| match part {
+            Part::Text(text) => out.serialize_entry(key, text),
+            Part::Made(value) => out.serialize_entry(key, &value),
+            Part::Held(value) => out.serialize_entry(key, value),
+            Part::Data(data) => out.serialize_entry(key, data),
+        })?;
         out.end()
     }
 }
 
 /// Returns the shared null of events without a payload.
-pub(crate) fn null() -> Arc<Value> {
-    static NULL: OnceLock<Arc<Value>> = OnceLock::new();
-    NULL.get_or_init(|| Arc::new(Value::Null)).clone()
+pub(crate) fn null() -> Json {
+    static NULL: OnceLock<Json> = OnceLock::new();
+    NULL.get_or_init(|| Value::Null.into()).clone()
 }
 
 /// Says whether a metadata key is Callweir's own.

@@ -72,4 +72,4 @@ pub use runtime::{Mark, Options, RegisterOptions, Runtime};
 pub use scope::{CloseOptions, Propagation, Scope, ScopeGuard, ScopeOptions};
 pub use timer::{Sleep, Timer};
 pub use tokio_util::sync::CancellationToken;
-pub use value::{MAX_DEPTH, Payload, parse_json};
+pub use value::{Json, MAX_DEPTH, Payload, parse_json};

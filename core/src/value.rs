@@ -2,8 +2,10 @@
 
 mod exact;
 mod finite;
+mod json;
 
 pub(crate) use finite::check_finite;
+pub use json::Json;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ pub const MAX_DEPTH: usize = 512;
 /// A value of the host language, passed along by reference.
 pub trait HostValue: Send + Sync + 'static {
     /// Returns a JSON copy of the value as it is now, or [`NotJson`](crate::ErrorKind::NotJson) with the path.
-    fn to_json(&self) -> Result<Value>;
+    fn to_json(&self) -> Result<Json>;
 
     /// Returns a copy of the value's JSON containers, made in the host language.
     fn isolate(&self) -> Result<Payload>;
@@ -36,25 +38,25 @@ pub trait HostValue: Send + Sync + 'static {
 #[derive(Clone)]
 pub enum Payload {
     /// A JSON value, shared until somebody edits it.
-    Json(Arc<Value>),
+    Json(Json),
     /// An object of the host language.
     Host(Arc<dyn HostValue>),
 }
 
 impl Payload {
     /// Returns a JSON copy of the payload as it is now.
-    pub fn to_json(&self) -> Result<Arc<Value>> {
+    pub fn to_json(&self) -> Result<Json> {
         match self {
             Self::Json(value) => Ok(value.clone()),
-            Self::Host(value) => value.to_json().map(Arc::new),
+            Self::Host(value) => value.to_json(),
         }
     }
 
     /// Returns the payload as an owned JSON value.
     pub fn into_json(self) -> Result<Value> {
         match self {
-            Self::Json(value) => Ok(Arc::unwrap_or_clone(value)),
-            Self::Host(value) => value.to_json(),
+            Self::Json(value) => Ok(value.into_value()),
+            Self::Host(value) => value.to_json().map(Json::into_value),
         }
     }
 
@@ -98,7 +100,13 @@ impl Payload {
 
 impl From<Value> for Payload {
     fn from(value: Value) -> Self {
-        Self::Json(Arc::new(value))
+        Self::Json(value.into())
+    }
+}
+
+impl From<Json> for Payload {
+    fn from(json: Json) -> Self {
+        Self::Json(json)
     }
 }
 
@@ -116,7 +124,9 @@ impl std::fmt::Debug for Payload {
 /// Malformed text, and nesting deeper than [`MAX_DEPTH`], is
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the place in the text.
 pub fn parse_json(text: &str) -> Result<Value> {
-    if text_depth(text) > MAX_DEPTH {
+    // Counting is much faster than finding out how deep it is, and mostly enough.
+    let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if opening > MAX_DEPTH && text_depth(text) > MAX_DEPTH {
         return Err(Error::invalid_argument(
             "$",
             format!("nested deeper than {MAX_DEPTH}"),

@@ -192,7 +192,7 @@ fn c_22_who_sees_which_arguments() {
         sink.push(json!(["tool", dest(call.arguments())]));
         async move { Ok(json!(null).into()) }
     });
-    let arguments = Arc::new(json!({"dest": "north"}));
+    let arguments = callweir::Json::from(json!({"dest": "north"}));
     call(
         &runtime,
         Invocation::new("t", Payload::Json(arguments.clone()), tool),

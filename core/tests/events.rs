@@ -184,7 +184,7 @@ fn pay_5_observers_get_copies() {
         )
         .unwrap();
     let log = record(&runtime);
-    let arguments = Arc::new(json!({"list": [1, 2]}));
+    let arguments = callweir::Json::from(json!({"list": [1, 2]}));
     let tool = callweir::work(|call: ToolCall| async move {
         let mut value = call.into_arguments().into_json()?;
         value["list"].as_array_mut().unwrap().push(json!(3));

@@ -369,10 +369,10 @@ fn c_94_what_dispatch_takes_and_gives() {
         .with_caller_id("me")
         .with_metadata(json!({"run": 1}))
         .with_deadline(deadline);
-    let value = Arc::new(json!({"b": 1.50, "a": [1]}));
+    let value = callweir::Json::from(json!({"b": 1.50, "a": [1]}));
     let given: Payload = Payload::Json(value.clone());
     let result = block_on(tools.dispatch("t", given, context.clone())).unwrap();
-    assert!(matches!(&result, Payload::Json(back) if Arc::ptr_eq(back, &value)));
+    assert!(matches!(&result, Payload::Json(back) if back.is_same(&value)));
     let text = block_on(tools.dispatch_json("t", r#"{"b":1.50,"a":[1]}"#, context.clone())).unwrap();
     assert_eq!(text, r#"{"result":{"b":1.50,"a":[1]}}"#);
     for cut in ["{\"b\":1", "", "{} {}"] {

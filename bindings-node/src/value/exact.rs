@@ -20,7 +20,7 @@ pub(crate) fn marked(value: &Value) -> String {
 }
 
 /// Says whether JavaScript reads a value as it is.
-pub(crate) fn is_plain(value: &Value) -> bool {
+fn is_plain(value: &Value) -> bool {
     match value {
         Value::Number(number) => !is_big(number),
         Value::String(text) => !text.starts_with(MARK),
@@ -28,6 +28,16 @@ pub(crate) fn is_plain(value: &Value) -> bool {
         Value::Object(map) => map.values().all(is_plain),
         Value::Null | Value::Bool(_) => true,
     }
+}
+
+/// Says whether JavaScript reads text as it is; may say no where it does.
+pub(crate) fn is_plain_text(text: &str) -> bool {
+    let mut digits = 0_u32;
+    let longest = text.bytes().fold(0, |longest, byte| {
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        longest.max(digits)
+    });
+    longest < 16 && !text.contains("\\u0000\\u0001")
 }
 
 /// Says whether a number is an integer that only a `BigInt` holds.

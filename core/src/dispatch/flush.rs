@@ -115,8 +115,8 @@ async fn sanitize_payload(dispatcher: &Dispatcher, queued: &Queued, mut payload:
             }
         }
     }
-    match payload.into_json() {
-        Ok(value) => PayloadCopy::Json(Arc::new(value)),
+    match payload.to_json() {
+        Ok(value) => PayloadCopy::Json(value),
         Err(error) => {
             dispatcher.failed("sanitizer", name, &error);
             PayloadCopy::Absent(Absent::Withheld, None)

@@ -13,7 +13,7 @@ use crate::event::{CallEvent, Event, EventKind};
 use crate::family::Family;
 use crate::registrations::Snapshot;
 use crate::scope::Scope;
-use crate::value::{Payload, too_deep, weight};
+use crate::value::{Json, Payload, too_deep, weight};
 
 /// Why an event has no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Absent {
 #[derive(Clone, Debug)]
 pub(crate) enum PayloadCopy {
     /// The copy.
-    Json(Arc<Value>),
+    Json(Json),
     /// Nothing, why, and the path of an offending value.
     Absent(Absent, Option<String>),
 }
@@ -53,6 +53,8 @@ impl PayloadCopy {
     /// Copies a payload as it is now.
     pub(crate) fn of(payload: &Payload) -> Self {
         match payload.to_json() {
+            // Whoever wrote it as text has looked how deep it is.
+            Ok(value) if value.text().is_some() => Self::Json(value),
             Ok(value) => match too_deep(&value) {
                 None => Self::Json(value),
                 path => Self::Absent(Absent::NotJson, path),
@@ -133,10 +135,10 @@ impl Draft {
 
     pub(super) fn payload_weight(&self) -> usize {
         let payload = match &self.payload {
-            Some(PayloadCopy::Json(value)) => weight(value),
+            Some(PayloadCopy::Json(value)) => value.weight(),
             Some(PayloadCopy::Absent(..)) | None => 0,
         };
-        let fields = [
+        let fields: [&Value; 3] = [
             &self.event.data,
             &self.event.metadata,
             &self.event.category_profile,

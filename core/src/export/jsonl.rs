@@ -33,7 +33,7 @@ impl JsonLines {
     }
 
     fn write(&self, event: &Event) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(event)?;
+        let mut line = event.to_text().into_bytes();
         line.push(b'\n');
         let mut file = self.file.lock();
         // A line that does not fit the buffer's rest goes out with the next write, never in two parts.

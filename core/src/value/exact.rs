@@ -4,6 +4,16 @@ use serde_json::{Map, Number, Value};
 
 /// Says whether a number in `text`, which is JSON, has an exponent.
 pub(super) fn has_exponent(text: &str) -> bool {
+    let mut after_digit = false;
+    // Most text has no such pair at all, which is found out many bytes at a time.
+    let may = text.bytes().fold(false, |found, byte| {
+        let hit = after_digit & ((byte | 0x20) == b'e');
+        after_digit = byte.is_ascii_digit();
+        found | hit
+    });
+    if !may {
+        return false;
+    }
     let (mut in_string, mut escaped, mut digit) = (false, false, false);
     for byte in text.bytes() {
         match byte {

@@ -164,7 +164,7 @@ impl std::error::Error for Broken {}
 pub(super) struct Unjson;
 
 impl foreign::HostValue for Unjson {
-    fn to_json(&self) -> Result<Value> {
+    fn to_json(&self) -> Result<callweir::Json> {
         Err(Error::not_json("$.a[3]", "not a finite number"))
     }
     fn isolate(&self) -> Result<Payload> {
