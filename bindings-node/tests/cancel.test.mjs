@@ -19,7 +19,19 @@ import {
   tools,
 } from "callweir";
 
-import { add, call, clear, deferred, echo, made, quietly, Seen, thrownBy, until, within } from "./helpers.mjs";
+import {
+  add,
+  call,
+  clear,
+  deferred,
+  echo,
+  made,
+  quietly,
+  Seen,
+  thrownBy,
+  until,
+  within,
+} from "./helpers.mjs";
 
 afterEach(clear);
 
@@ -33,15 +45,27 @@ class Path {
 
   constructor(stage, kind = "async") {
     this.stage = stage;
-    add("tool.conditional_execution", made(kind, () => this.at("guardrail")), { name: "g" });
-    add("tool.request", made(kind, async (_, args) => {
-      await this.at("request");
-      return args;
-    }), { name: "r" });
-    add("tool.execution", made(kind, async (_, args, next) => {
-      await this.at("execution");
-      return this.passing("execution", () => next(args));
-    }), { name: "e" });
+    add(
+      "tool.conditional_execution",
+      made(kind, () => this.at("guardrail")),
+      { name: "g" },
+    );
+    add(
+      "tool.request",
+      made(kind, async (_, args) => {
+        await this.at("request");
+        return args;
+      }),
+      { name: "r" },
+    );
+    add(
+      "tool.execution",
+      made(kind, async (_, args, next) => {
+        await this.at("execution");
+        return this.passing("execution", () => next(args));
+      }),
+      { name: "e" },
+    );
     const middleware = made(kind, async (one, next) => {
       await this.at("middleware");
       return this.passing("middleware", () => next(one));
@@ -139,7 +163,10 @@ describe("C-30 CALL-3 a signal fires while a stage waits", () => {
       await path.until(50);
       controllers.forEach((controller, n) => controller.abort(n));
       const errors = await within(Promise.all(running.map(thrownBy)), 5000);
-      assert.deepEqual(errors, controllers.map((_, n) => n));
+      assert.deepEqual(
+        errors,
+        controllers.map((_, n) => n),
+      );
       release.resolve();
       await path.check(seen, 50);
     });
@@ -224,10 +251,18 @@ describe("C-30 what counts as cancelled when the signal fires inside a callback"
       const seen = new Seen();
       const controller = new AbortController();
       const reason = new Error("why");
-      const got = await call("t", {}, () => {
-        controller.abort(reason);
-        return end();
-      }, { signal: controller.signal }).then((value) => ({ value }), (error) => ({ error }));
+      const got = await call(
+        "t",
+        {},
+        () => {
+          controller.abort(reason);
+          return end();
+        },
+        { signal: controller.signal },
+      ).then(
+        (value) => ({ value }),
+        (error) => ({ error }),
+      );
       check(got, reason);
       await seen.flushed();
       assert.equal(seen.end("t").outcome, outcome);
@@ -237,10 +272,17 @@ describe("C-30 what counts as cancelled when the signal fires inside a callback"
   test("Cancelled has the error as its cause", async () => {
     const cancellation = new Cancellation();
     const late = new RangeError("late");
-    const error = await thrownBy(call("t", {}, () => {
-      cancellation.cancel();
-      throw late;
-    }, { signal: cancellation.signal }));
+    const error = await thrownBy(
+      call(
+        "t",
+        {},
+        () => {
+          cancellation.cancel();
+          throw late;
+        },
+        { signal: cancellation.signal },
+      ),
+    );
     assert.ok(error instanceof Cancelled);
     assert.equal(error.cause, late);
   });
@@ -275,11 +317,15 @@ describe("C-30 what counts as cancelled when the signal fires inside a callback"
       const controller = new AbortController();
       const reason = new Error("why");
       let ran = 0;
-      add(stage, (_, args, next) => {
-        controller.abort(reason);
-        if (next !== undefined) return next(args);
-        return stage === "tool.request" ? args : undefined;
-      }, { name: "aborts" });
+      add(
+        stage,
+        (_, args, next) => {
+          controller.abort(reason);
+          if (next !== undefined) return next(args);
+          return stage === "tool.request" ? args : undefined;
+        },
+        { name: "aborts" },
+      );
       const later = (_, args, next) => {
         ran++;
         return next === undefined ? undefined : next(args);
@@ -362,10 +408,15 @@ test("C-35 FAM-5 a cancel during the first of two attempts", async () => {
     await next(args).catch(() => undefined);
     return next(args);
   });
-  const running = call("t", {}, () => {
-    ran++;
-    return new Promise(() => undefined);
-  }, { signal: controller.signal });
+  const running = call(
+    "t",
+    {},
+    () => {
+      ran++;
+      return new Promise(() => undefined);
+    },
+    { signal: controller.signal },
+  );
   await until(() => ran === 1);
   await quietly(async () => {
     controller.abort(new Error("why"));
@@ -412,7 +463,9 @@ test("C-36 a deadline that has passed", async () => {
   let ran = 0;
   const registry = new ToolRegistry().register(tool({ name: "t" }, () => ran++));
   for (const deadline of [0, -5]) {
-    assert.ok((await thrownBy(registry.dispatch("t", {}, new ToolContext({ deadline })))) instanceof TimedOut);
+    assert.ok(
+      (await thrownBy(registry.dispatch("t", {}, new ToolContext({ deadline })))) instanceof TimedOut,
+    );
   }
   assert.equal(ran, 0);
 });
@@ -457,7 +510,9 @@ class Counting extends EventTarget {
   }
 }
 
-const WARNS = { todo: "each call has a listener of its own, so that eleven at once make Node warn of a leak" };
+const WARNS = {
+  todo: "each call has a listener of its own, so that eleven at once make Node warn of a leak",
+};
 
 describe("C-37 CALL-3 ten thousand calls with one signal", () => {
   const late = async (value) => {
@@ -503,7 +558,9 @@ describe("C-37 CALL-3 ten thousand calls with one signal", () => {
     await quietly(() => spend(signal, 2000));
     assert.equal(signal.now, 0);
     assert.ok(signal.most >= 1);
-    const running = Array.from({ length: 10 }, () => call("t", {}, () => new Promise(() => undefined), { signal }));
+    const running = Array.from({ length: 10 }, () =>
+      call("t", {}, () => new Promise(() => undefined), { signal }),
+    );
     await turn();
     assert.ok(signal.now >= 1);
     signal.abort("why");
@@ -558,11 +615,16 @@ test("CALL-3 one signal cancels calls in calls, all with its reason", async () =
   setMaxListeners(0, signal);
   let deepest = 0;
   const level = (depth) =>
-    call(`l${depth}`, {}, async () => {
-      await turn();
-      deepest = depth;
-      return depth === 20 ? new Promise(() => undefined) : level(depth + 1);
-    }, { signal });
+    call(
+      `l${depth}`,
+      {},
+      async () => {
+        await turn();
+        deepest = depth;
+        return depth === 20 ? new Promise(() => undefined) : level(depth + 1);
+      },
+      { signal },
+    );
   const running = level(1);
   await until(() => deepest === 20, "the innermost");
   const reason = new Error("all");
@@ -589,7 +651,7 @@ test("CALL-3 AbortSignal.timeout and AbortSignal.any", async () => {
   clearInterval(keep);
 });
 
-test("CALL-3 the standalone helpers and manual calls know no signal, and are not disturbed by one", async () => {
+test("CALL-3 the standalone helpers know no signal, and are not disturbed by one", async () => {
   const controller = new AbortController();
   add("tool.request", (_, args) => {
     controller.abort();

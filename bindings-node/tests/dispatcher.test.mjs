@@ -146,9 +146,10 @@ describe("EVT-2: delivery", () => {
     assert.equal(Runtime.default().counts().pending, 0);
   });
 
-  const starved = { todo: "the engine delivers too little while the loop does not turn" };
   for (const kind of ["plain", "async", "two", "sanitized"]) {
-    it(`a program that never turns its loop loses no event (${kind})`, starved, async () => {
+    const isSlow = kind === "async" || kind === "two";
+    const todo = isSlow && "the engine delivers too little to asynchronous ones while the loop does not turn";
+    it(`a program that never turns its loop loses no event (${kind})`, { todo }, async () => {
       const [delivered, dropped, turned] = JSON.parse(clean(await script("microtasks.mjs", [kind, 100_000])));
       assert.deepEqual([delivered, dropped, turned], [200_000, 0, false]);
     });

@@ -6,7 +6,17 @@ import { setImmediate as turn } from "node:timers/promises";
 import vm from "node:vm";
 
 import * as callweir from "callweir";
-import { CallweirError, Cancellation, Denied, forModel, Runtime, scope, tool, ToolRegistry, tools } from "callweir";
+import {
+  CallweirError,
+  Cancellation,
+  Denied,
+  forModel,
+  Runtime,
+  scope,
+  tool,
+  ToolRegistry,
+  tools,
+} from "callweir";
 
 import { add, call, clear, echo, made, quietly, Seen, thrownBy, within } from "./helpers.mjs";
 import { CLOSED, failures, OPEN, STAGES } from "./stages.mjs";
@@ -62,19 +72,27 @@ const ways = {
 };
 
 /** Gives what was thrown in a list: a thenable would not come out of an asynchronous function. */
-const caught = (promise) => promise.then(() => assert.fail("nothing was thrown"), (error) => [error]);
+const caught = (promise) =>
+  promise.then(
+    () => assert.fail("nothing was thrown"),
+    (error) => [error],
+  );
 
 /** Wraps a call in so many intercepts that only pass it on, and notes what each sees. */
 function passOn(count, noted, kind = "async") {
   for (let n = 0; n < count; n++) {
-    add("tool.execution", made(kind, async (_, args, next) => {
-      try {
-        return await next(args);
-      } catch (error) {
-        noted.push(error);
-        throw error;
-      }
-    }), { name: `pass ${n}`, priority: n });
+    add(
+      "tool.execution",
+      made(kind, async (_, args, next) => {
+        try {
+          return await next(args);
+        } catch (error) {
+          noted.push(error);
+          throw error;
+        }
+      }),
+      { name: `pass ${n}`, priority: n },
+    );
   }
 }
 
@@ -113,9 +131,11 @@ test("C-15 an error keeps its class, its fields, its cause and its stack", async
   const error = new Quota(429, "r1");
   const { stack } = error;
   passOn(5, []);
-  const got = await thrownBy(call("t", {}, async () => {
-    throw error;
-  }));
+  const got = await thrownBy(
+    call("t", {}, async () => {
+      throw error;
+    }),
+  );
   assert.ok(got instanceof Quota && !(got instanceof CallweirError));
   assert.deepEqual([got.status, got.requestId, got.stack], [429, "r1", stack]);
   assert.ok(got.cause instanceof RangeError);
@@ -194,7 +214,10 @@ test("C-16 EVT-6 no event and no warning has the text of an error", async () => 
   }
   await turn();
   process.off("warning", listener);
-  assert.ok(warnings.every((message) => !message.includes("PRIVATE")), warnings.join());
+  assert.ok(
+    warnings.every((message) => !message.includes("PRIVATE")),
+    warnings.join(),
+  );
 });
 
 test("EVT-6 the text of an error is there when it is switched on, through the sanitizers", async () => {
@@ -238,9 +261,10 @@ describe("C-17 a callback that misbehaves does not end the process", () => {
     "throws at once": (value) => ways.synchronously(value),
     rejects: (value) => ways["as a rejection"](value),
     "returns a thenable that throws": (value) => () => ({ then: ways.synchronously(value) }),
-    "returns an object whose `then` throws": (value) => () => Object.defineProperty({}, "then", {
-      get: ways.synchronously(value),
-    }),
+    "returns an object whose `then` throws": (value) => () =>
+      Object.defineProperty({}, "then", {
+        get: ways.synchronously(value),
+      }),
     "returns a proxy that throws": (value) => () => hostile(value),
     "returns a promise of a proxy that throws": (value) => async () => hostile(value),
   };
@@ -478,7 +502,10 @@ test("C-18 a callback that uses up the stack fails its own call and no other", a
     clear();
   }
   const calls = Array.from({ length: 100 }, (_, n) => call("t", n));
-  assert.deepEqual(await Promise.all(calls), Array.from({ length: 100 }, (_, n) => n));
+  assert.deepEqual(
+    await Promise.all(calls),
+    Array.from({ length: 100 }, (_, n) => n),
+  );
 });
 
 /** How each of Callweir's own errors is made, with its fields. */
@@ -536,7 +563,8 @@ describe("ERR-3 Callweir's own errors", () => {
 
   test("the kinds that are kinds of others", () => {
     const { prototype } = Denied;
-    for (const kind of ["ToolCallDenied", "CallRejected"]) assert.ok(prototype.isPrototypeOf(callweir[kind].prototype));
+    for (const kind of ["ToolCallDenied", "CallRejected"])
+      assert.ok(prototype.isPrototypeOf(callweir[kind].prototype));
     assert.ok(new callweir.ToolNotPermitted("x") instanceof callweir.ToolNotFound);
     assert.ok(new callweir.TimedOut() instanceof callweir.ToolCallFailed);
   });
@@ -622,7 +650,8 @@ test("ERR-5 anything thrown has a text for a model, and nothing else of it leaks
 
 test("CALL-1 an error that a program keeps can be thrown again by later calls", async () => {
   const error = new Quota(1);
-  for (let times = 0; times < 3; times++) assert.equal(await thrownBy(call("t", {}, ways.synchronously(error))), error);
+  for (let times = 0; times < 3; times++)
+    assert.equal(await thrownBy(call("t", {}, ways.synchronously(error))), error);
   const cancellation = new Cancellation();
   cancellation.cancel();
   const cancelled = await thrownBy(call("t", {}, echo, { signal: cancellation.signal }));

@@ -37,7 +37,11 @@ describe("C-93 REG-2 a tool from a function and a schema", () => {
     for (const args of [{ sku: "AB-12" }, '{"sku":"AB-12"}']) {
       assert.deepEqual(await registry.dispatch("lookup", args), { sku: "AB-12", limit: 5 });
     }
-    assert.deepEqual(lookup(LOOKUP).executeWith({ sku: "AB-12", tags: null }), { sku: "AB-12", limit: 5, tags: null });
+    assert.deepEqual(lookup(LOOKUP).executeWith({ sku: "AB-12", tags: null }), {
+      sku: "AB-12",
+      limit: 5,
+      tags: null,
+    });
   });
 
   test("JSON Schema: the manifest and the arguments", async () => {
@@ -123,14 +127,20 @@ describe("zod refuses, and the tool does not run", () => {
         assert.ok(error instanceof InvalidArgument, String(error));
         assert.equal(error.path, path);
       }
-      assert.throws(() => one.executeWith(args), (error) => error instanceof InvalidArgument && error.path === path);
+      assert.throws(
+        () => one.executeWith(args),
+        (error) => error instanceof InvalidArgument && error.path === path,
+      );
       await seen.flushed();
-      assert.deepEqual(seen.of("end", "t").map(({ outcome }) => outcome), ["failed", "failed"]);
+      assert.deepEqual(
+        seen.of("end", "t").map(({ outcome }) => outcome),
+        ["failed", "failed"],
+      );
     });
   }
 });
 
-test("zod: transforms, coercion and defaults are what the tool gets, and the events show what was given", async () => {
+test("zod: transforms and defaults are what the tool gets; the events show what was given", async () => {
   const seen = new Seen();
   const parameters = z.object({
     n: z.coerce.number(),
@@ -180,7 +190,8 @@ test("zod: unions, enumerations, records and descriptions", () => {
   const [{ parameters: shown }] = registryOf(tool({ name: "t", parameters }, () => 1)).manifest();
   assert.deepEqual(shown.properties.kind.enum, ["a", "b"]);
   assert.equal(shown.properties.kind.description, "the kind");
-  for (const type of ["string", "number"]) assert.ok(JSON.stringify(shown.properties.either).includes(`"${type}"`));
+  for (const type of ["string", "number"])
+    assert.ok(JSON.stringify(shown.properties.either).includes(`"${type}"`));
   assert.equal(shown.properties.map.type, "object");
   assert.deepEqual(shown.required, ["kind", "either"]);
 });
@@ -196,12 +207,20 @@ test("zod: the smaller variant of the library", async () => {
 
 describe("another library of the Standard Schema interface", () => {
   const standard = (validate, rest) => ({ "~standard": { version: 1, vendor: "own", validate, ...rest } });
-  const jsonSchema = { input: () => ({ $schema: "x", type: "object", properties: { n: { type: "number" } } }) };
+  const jsonSchema = {
+    input: () => ({ $schema: "x", type: "object", properties: { n: { type: "number" } } }),
+  };
 
   test("that can say itself as JSON Schema", async () => {
-    const validate = (value) => (value.n < 5 ? { value: { n: value.n * 2 } } : { issues: [{ message: "too large" }] });
-    const registry = registryOf(tool({ name: "t", parameters: standard(validate, { jsonSchema }) }, ({ n }) => n));
-    assert.deepEqual(registry.manifest()[0].parameters, { type: "object", properties: { n: { type: "number" } } });
+    const validate = (value) =>
+      value.n < 5 ? { value: { n: value.n * 2 } } : { issues: [{ message: "too large" }] };
+    const registry = registryOf(
+      tool({ name: "t", parameters: standard(validate, { jsonSchema }) }, ({ n }) => n),
+    );
+    assert.deepEqual(registry.manifest()[0].parameters, {
+      type: "object",
+      properties: { n: { type: "number" } },
+    });
     assert.equal(await registry.dispatch("t", { n: 1 }), 2);
     const error = await thrownBy(registry.dispatch("t", { n: 9 }));
     assert.deepEqual([error.name, error.path], ["InvalidArgument", "$"]);
@@ -217,8 +236,15 @@ describe("another library of the Standard Schema interface", () => {
       [["a b", "1", ""], '$["a b"]["1"][""]'],
       [[Symbol("s")], '$["Symbol(s)"]'],
     ]) {
-      const validate = () => ({ issues: [{ message: "no", path }, { message: "second", path: ["other"] }] });
-      const one = tool({ name: "t", parameters: standard(validate, { jsonSchema }) }, () => assert.fail("ran"));
+      const validate = () => ({
+        issues: [
+          { message: "no", path },
+          { message: "second", path: ["other"] },
+        ],
+      });
+      const one = tool({ name: "t", parameters: standard(validate, { jsonSchema }) }, () =>
+        assert.fail("ran"),
+      );
       assert.equal((await thrownBy(registryOf(one).dispatch("t", { n: 1 }))).path, shown);
     }
   });
@@ -241,7 +267,10 @@ describe("another library of the Standard Schema interface", () => {
   });
 
   test("whose schemas are functions", async () => {
-    const parameters = Object.assign(() => 1, standard((value) => ({ value: { ...value, seen: 1 } }), { jsonSchema }));
+    const parameters = Object.assign(
+      () => 1,
+      standard((value) => ({ value: { ...value, seen: 1 } }), { jsonSchema }),
+    );
     const registry = registryOf(tool({ name: "t", parameters }, (args) => args));
     assert.deepEqual(await registry.dispatch("t", { n: 1 }), { n: 1, seen: 1 });
   });

@@ -52,8 +52,7 @@ describe("C-01, CALL-5, SCP-1: calls inside calls", () => {
     });
   }
 
-  const lazily = { todo: "the engine calls then outside the call" };
-  it("a thenable begins inside its call", lazily, async () => {
+  it("a thenable begins inside its call", async () => {
     const seen = new Seen();
     const lazy = (body) => () => ({ then: (resolve, reject) => void body().then(resolve, reject) });
     await call("outer", {}, lazy(async () => assert.equal(currentCall()?.name, "outer")));
@@ -418,7 +417,7 @@ describe("C-99, SCP-4: the callback form", () => {
     });
   }
 
-  it("fails with null too", { todo: "a scope closed with the error null ends as succeeded" }, async () => {
+  it("fails with null too", async () => {
     const seen = new Seen();
     const raise = () => {
       throw null;
@@ -535,7 +534,8 @@ describe("C-100, SCP-5: a scope in two processes", () => {
     assert.equal(seen.events.length, 4);
   });
 
-  const broken = [undefined, null, 5, {}, [], "text", { uuid: 7 }, { traceparent: "00-zz" }, { traceparent: 1 }];
+  const partial = [{ uuid: 7 }, { traceparent: "00-zz" }, { traceparent: 1 }];
+  const broken = [undefined, null, 5, {}, [], "text", ...partial];
   for (const value of broken) {
     it(`refuses ${JSON.stringify(value)}`, () => {
       let ran = false;

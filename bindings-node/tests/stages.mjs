@@ -31,9 +31,9 @@ const family = (wireName, good, rest) => ({
 const first = (_, second) => second;
 
 /**
- * For each: `install(fn)` puts the callback in its place and gives `(args, signal) => promise` of a call that reaches
- * it; `good` is what a callback that changes nothing does; `closed` says that its failure reaches the caller; `value`
- * says what becomes of an object that it returns.
+ * For each: `install(fn)` puts the callback in its place and gives `(args, signal) => promise` of a call that
+ * reaches it; `good` is what a callback that changes nothing does; `closed` says that its failure reaches the
+ * caller; `value` says what becomes of an object that it returns.
  */
 export const STAGES = {
   guardrail: family("tool.conditional_execution", () => undefined, { closed: true, value: "refused" }),

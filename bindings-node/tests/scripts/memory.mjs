@@ -92,7 +92,7 @@ async function repeat(count) {
     if (round % 200 !== 0) continue;
     await subscribers.flush();
     // What is garbage anyway shall not count as growth.
-    if (round % 1000 === 0 || how === "runtimes") globalThis.gc?.();
+    if (round % 10_000 === 0 || how === "runtimes") globalThis.gc?.();
     await turn();
   }
   await subscribers.flush();
