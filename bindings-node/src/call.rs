@@ -58,7 +58,11 @@ fn go_on(
         let frame = frames.get_mut(frame_id);
         let Some((frame, proceed)) = frame.and_then(|frame| {
             let proceed = frame.proceed.as_ref()?;
-            let parts = (proceed.next.clone(), proceed.call.clone(), proceed.default.clone());
+            let parts = (
+                proceed.next.clone(),
+                proceed.call.clone(),
+                proceed.default.clone(),
+            );
             Some((frame, parts))
         }) else {
             drop(frames);
@@ -82,10 +86,7 @@ pub(crate) type Token = (CancellationToken, Arc<HostToken>);
 
 /// Reads a context given as `(caller id, metadata, signal, deadline)` from `first` on, and the token that its
 /// signal fires.
-pub(crate) fn context_of(
-    given: &Arguments<'_>,
-    first: usize,
-) -> Result<(ToolContext, Option<Token>)> {
+pub(crate) fn context_of(given: &Arguments<'_>, first: usize) -> Result<(ToolContext, Option<Token>)> {
     let mut context = ToolContext::new();
     if let Some(caller_id) = given.text_or_none(first) {
         context = context.with_caller_id(caller_id);
@@ -187,7 +188,11 @@ impl callweir::foreign::Current for TaskScope {
 pub(crate) fn cancel(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
     let task = given.id(0)?;
-    let token = local.tasks.borrow_mut().get_mut(task).and_then(|task| task.token.clone());
+    let token = local
+        .tasks
+        .borrow_mut()
+        .get_mut(task)
+        .and_then(|task| task.token.clone());
     if let Some((token, source)) = token {
         source.fire();
         if given.flag(1) {

@@ -67,7 +67,7 @@ pub(crate) enum Standing {
     Waiting,
     /// Failed; the answer is the place of what is thrown.
     Failed,
-    /// Cancelled; the answer is the place of Callweir's own error for it.
+    /// Cancelled; the answer is the place of the error for it.
     Aborted,
     /// Nothing was polled: the task is over, or is being polled.
     Stale,
@@ -209,9 +209,9 @@ pub(crate) fn launch(
     let id = task.id();
     local.tasks.borrow_mut().insert(id, task);
     let before = local.current.replace(id);
-    let made = caught(make);
+    let started = caught(make);
     local.current.set(before);
-    match made {
+    match started {
         Ok(future) => {
             let cell = Arc::new(WakeCell {
                 instance: instance.clone(),
@@ -292,11 +292,18 @@ fn park(instance: &Arc<Instance>, local: &Local, id: u64, running: Running) {
 
 /// Says what a waiting task waits for: a callback that is to be called, one that has been, or Rust itself.
 fn say(local: &Local, task: &mut Task, waits: bool) {
-    let waiting = if waits { Standing::Waiting } else { Standing::Pending };
+    let waiting = if waits {
+        Standing::Waiting
+    } else {
+        Standing::Pending
+    };
     local.set(Shared::Otherwise, waiting as i32);
     let standing = match task.actions.pop_front() {
         Some(action) => {
-            local.set(Shared::Actions, i32::try_from(task.actions.len()).unwrap_or(i32::MAX));
+            local.set(
+                Shared::Actions,
+                i32::try_from(task.actions.len()).unwrap_or(i32::MAX),
+            );
             action.tell(local);
             Standing::Run
         }
@@ -310,7 +317,10 @@ pub(crate) fn next_action(local: &Local, id: u64) -> Raw {
     let mut tasks = local.tasks.borrow_mut();
     match tasks.get_mut(id) {
         Some(task) => {
-            let waits = task.running.as_ref().is_some_and(|running| Arc::strong_count(&running.cell) > 2);
+            let waits = task
+                .running
+                .as_ref()
+                .is_some_and(|running| Arc::strong_count(&running.cell) > 2);
             say(local, task, waits);
             NOTHING
         }
@@ -358,10 +368,13 @@ pub(crate) fn fail(instance: &Arc<Instance>, local: &Local, error: &Error) -> Re
 ///
 /// The place may be freed at once: JavaScript reads it before it fills it anew.
 fn failed(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Standing> {
-    let own = error.is_control() && error.host_failure().is_none();
     let place = crate::error::thrown_place(instance, local, error)?;
     local.give(0, place);
-    Ok(if own { Standing::Aborted } else { Standing::Failed })
+    Ok(if error.is_control() {
+        Standing::Aborted
+    } else {
+        Standing::Failed
+    })
 }
 
 /// Takes a callback's answer, and polls the task that waits for it.

@@ -44,7 +44,8 @@ struct Explained {
 
 fn explained(local: &Local, slot: &Slot) -> Explained {
     let text = local.call_for_text(Lent::Explain, &[local.js.number(slot.place())]);
-    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default()
 }
 
 /// Says whether a value is an error of Callweir's own by which a call is refused.
@@ -95,28 +96,37 @@ fn own(told: &Explained) -> Option<Error> {
 
 fn thrown(error: &Error) -> Option<&Slot> {
     let failure = error.host_failure()?;
-    failure.as_any().downcast_ref::<Thrown>().map(|thrown| &thrown.slot)
+    failure
+        .as_any()
+        .downcast_ref::<Thrown>()
+        .map(|thrown| &thrown.slot)
 }
 
-/// Returns the place of what is thrown for an error: the value that was thrown, or an error of the kind's class.
+/// Returns the place of what is thrown for an error: the value that was thrown, or an error of the kind's class, which
+/// is made once.
 ///
 /// The place of one that is made here may be freed at once: JavaScript reads it before it fills it anew.
 pub(crate) fn thrown_place(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<f64> {
-    match thrown(error) {
-        Some(slot) => Ok(slot.place()),
-        None => built(instance, local, error).map(|slot| slot.place()),
+    if let Some(slot) = thrown(error) {
+        return Ok(slot.place());
     }
+    let slot = built(instance, local, error)?;
+    let place = slot.place();
+    error.keep_host(Arc::new(Thrown {
+        slot,
+        type_name: None,
+        message: String::new(),
+    }));
+    Ok(place)
 }
 
 /// Returns a place of its own for what is thrown for an error.
 pub(crate) fn thrown_slot(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Slot> {
-    match thrown(error) {
-        Some(slot) => {
-            let place = local.call_with(Lent::Again, &[slot.place()]).ok_or_else(Error::shut_down)?;
-            Slot::take(instance, place).ok_or_else(Error::shut_down)
-        }
-        None => built(instance, local, error),
-    }
+    let place = thrown_place(instance, local, error)?;
+    let again = local
+        .call_with(Lent::Again, &[place])
+        .ok_or_else(Error::shut_down)?;
+    Slot::take(instance, again).ok_or_else(Error::shut_down)
 }
 
 /// Makes the JavaScript error of one of Callweir's own.

@@ -11,7 +11,11 @@ use crate::value::{is_plain_text, marked};
 /// Returns the wire form of an event as JavaScript can read it.
 pub(crate) fn text(event: &Arc<Event>) -> String {
     let text = event.to_text();
-    if is_plain_text(&text) { text } else { marked(&event.to_json()) }
+    if is_plain_text(&text) {
+        text
+    } else {
+        marked(&event.to_json())
+    }
 }
 
 /// Returns a typed record of a registry call; times are in milliseconds.

@@ -48,7 +48,11 @@ impl How {
             How::Aborted,
             How::Pending,
         ];
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small, and not negative")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small, and not negative"
+        )]
         ALL.get(number as usize).copied().unwrap_or(How::Value)
     }
 }
@@ -88,7 +92,10 @@ impl Action {
     /// Tells JavaScript what to call.
     pub(crate) fn tell(&self, local: &Local) {
         local.set(Shared::Kind, self.kind as i32);
-        self.numbers.iter().enumerate().for_each(|(index, number)| local.give(index, *number));
+        self.numbers
+            .iter()
+            .enumerate()
+            .for_each(|(index, number)| local.give(index, *number));
     }
 }
 
@@ -157,7 +164,13 @@ impl Callback {
         let place_of = |slot: &Option<Slot>| slot.as_ref().map_or(NO_PLACE, Slot::place);
         let [first, second] = &rest;
         #[allow(clippy::cast_precision_loss, reason = "ids stay below 2^53")]
-        let numbers = [self.function(), frame as f64, place, place_of(first), place_of(second)];
+        let numbers = [
+            self.function(),
+            frame as f64,
+            place,
+            place_of(first),
+            place_of(second),
+        ];
         let action = Action {
             kind,
             numbers,
@@ -184,7 +197,9 @@ impl Callback {
         local.give(0, self.function());
         #[allow(clippy::cast_precision_loss, reason = "ids stay below 2^53")]
         local.give(1, frame as f64);
-        rest.iter().enumerate().for_each(|(index, number)| local.give(index + 2, *number));
+        rest.iter()
+            .enumerate()
+            .for_each(|(index, number)| local.give(index + 2, *number));
         let called = local.call(lent, &shown).is_some();
         let how = How::of(f64::from(local.get(Shared::How)));
         if called && how == How::Pending {
@@ -240,7 +255,8 @@ impl Gate for NodeGate {
     fn check(&self, call: &ToolCall) -> Step<Verdict> {
         settled(self.0.here().and_then(|local| {
             let arguments = call.arguments();
-            self.0.ask(local, Kind::Gate, arguments, [None, None], None, read_verdict)
+            self.0
+                .ask(local, Kind::Gate, arguments, [None, None], None, read_verdict)
         }))
     }
     fn is_host(&self) -> bool {
@@ -272,9 +288,14 @@ struct NodeTransform(Arc<Callback>);
 impl Transform for NodeTransform {
     fn apply(&self, subject: &Subject<'_>, payload: Payload, context: &Context) -> Step<Transformed> {
         settled(self.0.here().and_then(|local| match subject {
-            Subject::Call(_) if context.is_none() => {
-                self.0.ask(local, Kind::Transform, &payload, [None, None], None, read_payload)
-            }
+            Subject::Call(_) if context.is_none() => self.0.ask(
+                local,
+                Kind::Transform,
+                &payload,
+                [None, None],
+                None,
+                read_payload,
+            ),
             Subject::Call(name) => {
                 let value = held(&self.0.instance, local, &payload)?;
                 let rest = [value.place(), captured(context)];
@@ -284,7 +305,8 @@ impl Transform for NodeTransform {
                 let value = held(&self.0.instance, local, &payload)?;
                 let rest = [value.place(), captured(context)];
                 let shown = crate::events::text(event);
-                self.0.call(local, Lent::SanitizeEvent, rest, &shown, read_payload)
+                self.0
+                    .call(local, Lent::SanitizeEvent, rest, &shown, read_payload)
             }
         }))
     }
@@ -335,7 +357,14 @@ impl Around for NodeAround {
         settled(self.0.here().and_then(|local| {
             let arguments = call.arguments().clone();
             let proceed = Proceed::new(next, call, &self.0.default);
-            self.0.ask(local, Kind::Around, &arguments, [None, None], Some(proceed), read_any)
+            self.0.ask(
+                local,
+                Kind::Around,
+                &arguments,
+                [None, None],
+                Some(proceed),
+                read_any,
+            )
         }))
     }
     fn is_host(&self) -> bool {
@@ -385,7 +414,8 @@ impl AnyMiddleware for NodeMiddleware {
             let arguments = call.arguments().clone();
             let proceed = Proceed::new(next, call, &self.run.default);
             let (kind, rest) = (Kind::Middleware, [context, None]);
-            self.run.ask(local, kind, &arguments, rest, Some(proceed), read_result)
+            self.run
+                .ask(local, kind, &arguments, rest, Some(proceed), read_result)
         }))
     }
     fn on_refused(&self, call: &ToolCall, refusal: &Error) -> Step<()> {
@@ -464,7 +494,8 @@ impl callweir::Tool for NodeTool {
         settled(self.callback.here().and_then(|local| {
             let context = context_place(&self.callback.instance, local, call.context())?;
             let arguments = call.into_arguments();
-            self.callback.ask(local, Kind::Tool, &arguments, [context, None], None, read_any)
+            self.callback
+                .ask(local, Kind::Tool, &arguments, [context, None], None, read_any)
         }))
     }
 }

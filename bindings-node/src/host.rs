@@ -61,7 +61,9 @@ impl DispatchHost for Environment {
 
 /// Returns the place of a captured context, for the JavaScript that enters it.
 pub(crate) fn captured(context: &Context) -> f64 {
-    let slot = context.as_ref().and_then(|context| context.downcast_ref::<Slot>());
+    let slot = context
+        .as_ref()
+        .and_then(|context| context.downcast_ref::<Slot>());
     slot.map_or(NO_PLACE, Slot::place)
 }
 

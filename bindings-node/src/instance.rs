@@ -383,7 +383,10 @@ impl Local {
 
     /// Calls a lent function whose arguments and answer are shared numbers: the answer is a place of the table.
     pub(crate) fn call_with(&self, lent: Lent, arguments: &[f64]) -> Option<f64> {
-        arguments.iter().enumerate().for_each(|(index, number)| self.give(index, *number));
+        arguments
+            .iter()
+            .enumerate()
+            .for_each(|(index, number)| self.give(index, *number));
         self.call(lent, &[])?;
         Some(self.given(0))
     }

@@ -96,7 +96,9 @@ const FUNCTIONS: &[Function] = &[
 /// Takes a callback's late answer; the shared numbers are frame, how, answer.
 fn settle(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Raw> {
     let local = instance.here()?;
-    let slot = given.given_slot(local, 2).ok_or_else(|| native::wrong(2, "a place"))?;
+    let slot = given
+        .given_slot(local, 2)
+        .ok_or_else(|| native::wrong(2, "a place"))?;
     let how = How::of(local.given(1));
     drive::settle(instance, Arguments::given_id(local, 0), Answer { how, slot })
 }

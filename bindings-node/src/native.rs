@@ -175,7 +175,14 @@ unsafe extern "C" fn called(env: sys::napi_env, info: sys::napi_callback_info) -
     let (mut none, mut data) = (0, ptr::null_mut());
     // SAFETY: nothing but the data is asked for.
     unsafe {
-        sys::napi_get_cb_info(env, info, &raw mut none, ptr::null_mut(), ptr::null_mut(), &raw mut data);
+        sys::napi_get_cb_info(
+            env,
+            info,
+            &raw mut none,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            &raw mut data,
+        );
     }
     // SAFETY: the data is what `bind` gave, and lives until the environment ends.
     let bound = unsafe { &*data.cast_const().cast::<Bound>() };

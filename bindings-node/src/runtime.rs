@@ -1,7 +1,7 @@
 //! Runtimes by their ids: registrations, managed and manual calls, marks, flush and shutdown.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use callweir::{
@@ -215,7 +215,9 @@ fn begin(
         task: task.id(),
     }));
     task.token = more(given, &mut call)?;
-    launch(instance, task, || Ok(Driven::Call(Box::pin(call.execute(runtime)))))
+    launch(instance, task, || {
+        Ok(Driven::Call(Box::pin(call.execute(runtime))))
+    })
 }
 
 /// Runs the guardrails of a tool call, or its request intercepts: `(object, runtime, name, arguments, parent, only
@@ -356,7 +358,7 @@ pub(crate) fn exit(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<Ra
         let mut stopping = Box::pin(runtime.shutdown(EXIT_TIME));
         let (mut pending, mut since) = (usize::MAX, Instant::now());
         let mut cx = Context::from_waker(Waker::noop());
-        while let Poll::Pending = stopping.as_mut().poll(&mut cx) {
+        while stopping.as_mut().poll(&mut cx).is_pending() {
             drain(instance, given)?;
             let now = (runtime.counts().pending, Instant::now());
             if now.0 != pending {

@@ -21,7 +21,11 @@ pub(crate) fn scope_at(local: &Local, number: f64) -> Option<Scope> {
     if number > 0.0 {
         local.scopes.borrow().get(&(number as u64)).cloned()
     } else {
-        local.tasks.borrow_mut().get_mut(-number as u64).and_then(|task| task.scope.clone())
+        local
+            .tasks
+            .borrow_mut()
+            .get_mut(-number as u64)
+            .and_then(|task| task.scope.clone())
     }
 }
 
@@ -84,10 +88,7 @@ pub(crate) fn close(instance: &Arc<Instance>, given: &Arguments<'_>) -> Result<R
     let error = given
         .slot_or_none(4)
         .map(|slot| crate::error::from_thrown(local, slot));
-    let by_error = error
-        .as_ref()
-        .filter(|error| error.is_control())
-        .map(Outcome::of);
+    let by_error = error.as_ref().filter(|error| error.is_control()).map(Outcome::of);
     let outcome = given
         .text_or_none(3)
         .map(|outcome| outcome.parse::<Outcome>())

@@ -121,7 +121,9 @@ impl HostValue for Object {
 
     fn isolate(&self) -> Result<Payload> {
         let local = self.slot.instance.here()?;
-        let copy = local.call_with(Lent::Isolate, &[self.slot.place()]).ok_or_else(Error::shut_down)?;
+        let copy = local
+            .call_with(Lent::Isolate, &[self.slot.place()])
+            .ok_or_else(Error::shut_down)?;
         let slot = Slot::take(&self.slot.instance, copy).ok_or_else(Error::shut_down)?;
         Ok(Self::payload(slot, &self.default))
     }

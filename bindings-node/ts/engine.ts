@@ -125,7 +125,8 @@ function inTask(task: Task, frame: number, inside: boolean, fn: Callback, ...giv
 
 /** Calls the callback that Rust asks for: the shared numbers are function, frame, value, and what else the kind has. */
 function callBack(task: Task): boolean {
-  const fn = values[numbers[0]] as Callback;
+  const held = values[numbers[0]];
+  const fn = (held instanceof WeakRef ? held.deref() : held) as Callback;
   const frame = numbers[1];
   const value = values[numbers[2]];
   switch (shared[Shared.Kind] as Kind) {

@@ -138,6 +138,11 @@ export function put(value: unknown): number {
   return place;
 }
 
+/** Puts a function that its owner here keeps alive, and that may refer to its owner. */
+export function putWeak(value: object): number {
+  return put(new WeakRef(value));
+}
+
 /** Puts a value that may be absent. */
 export function putMaybe(value: unknown): number {
   return value === undefined ? NO_PLACE : put(value);

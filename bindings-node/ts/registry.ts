@@ -4,7 +4,7 @@ import { ToolCall, ToolContext } from "./context";
 import { maybeTextOf, textOf, wrongArgument } from "./convert";
 import { contextParts } from "./engine";
 import type { CallweirError } from "./generated/errors";
-import { checked, native, NO_PLACE, put, whenCollected } from "./native";
+import { checked, native, NO_PLACE, put, putWeak, whenCollected } from "./native";
 import { currentNumber, numberOf, places, type ScopeHandle } from "./place";
 import { defaultRuntime, Runtime } from "./runtime";
 import { begin, Task } from "./task";
@@ -55,6 +55,8 @@ export class ToolRegistry {
   readonly #runtime: Runtime;
   readonly #tools = new Map<string, Tool>();
   readonly #middleware: Middleware[] = [];
+  /** What the native half refers to weakly, since it may refer to this registry in turn. */
+  readonly #kept: unknown[] = [];
 
   constructor(options: { runtime?: Runtime | undefined } = {}) {
     this.#runtime = options.runtime ?? defaultRuntime();
@@ -80,6 +82,7 @@ export class ToolRegistry {
     for (const item of taken) {
       if (item instanceof Tool) this.#tools.set(item.name, item);
       else for (const [name, tool] of item.#tools) this.#tools.set(name, tool);
+      this.#kept.push(item);
     }
     return this;
   }
@@ -88,9 +91,10 @@ export class ToolRegistry {
   use(...middleware: Middleware[]): this {
     const parts = middleware.map(partsOf);
     parts.forEach(({ name, run, onRefused }, index) => {
-      const hook = onRefused === undefined ? NO_PLACE : put(onRefused);
-      checked(native.useMiddleware(this.#id, name, put(run), hook));
+      const hook = onRefused === undefined ? NO_PLACE : putWeak(onRefused);
+      checked(native.useMiddleware(this.#id, name, putWeak(run), hook));
       this.#middleware.push(middleware[index]);
+      this.#kept.push(run, onRefused);
     });
     return this;
   }
@@ -126,6 +130,7 @@ export class ToolRegistry {
     registries.register(made, id);
     for (const name of wanted) made.#tools.set(name, this.#tools.get(name)!);
     made.#middleware.push(...this.#middleware);
+    made.#kept.push(...this.#kept);
     return made;
   }
 

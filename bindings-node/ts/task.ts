@@ -24,7 +24,6 @@ export class Task implements Place {
   promise: Promise<unknown> | undefined = undefined;
   private made: ScopeHandle | undefined = undefined;
   private signal: SignalLike | undefined = undefined;
-  private onAbort: (() => void) | undefined = undefined;
   hasEnded = false;
   /** The id of the ended call, if anybody has seen it. */
   private seen: [number, number, number, number] | undefined = undefined;
@@ -69,12 +68,9 @@ export class Task implements Place {
   /** Lets a signal cancel the task, until it is over. */
   listen(signal: SignalLike): void {
     this.signal = signal;
-    this.onAbort = () => {
-      // No later stage starts from here on. What ends in the same turn has still ended by itself.
-      native.cancel(this.number, false);
-      setImmediate(release, this);
-    };
-    signal.addEventListener("abort", this.onAbort);
+    let listener = listeners.get(signal);
+    if (listener === undefined) listeners.set(signal, (listener = new Listener(signal)));
+    listener.add(this);
   }
 
   /** Says whether a thrown value is the reason of the signal of this task or one around it. */
@@ -96,9 +92,38 @@ export class Task implements Place {
       const id = Shared.Id;
       this.seen = [shared[id], shared[id + 1], shared[id + 2], shared[id + 3]];
     }
-    if (this.onAbort !== undefined) this.signal?.removeEventListener("abort", this.onAbort);
+    if (this.signal !== undefined) listeners.get(this.signal)?.remove(this);
   }
 }
+
+/** The one listener of a signal: a listener for each of many calls would look like a leak. */
+class Listener {
+  readonly #signal: SignalLike;
+  readonly #tasks = new Set<Task>();
+
+  constructor(signal: SignalLike) {
+    this.#signal = signal;
+  }
+
+  add(task: Task): void {
+    if (this.#tasks.size === 0) this.#signal.addEventListener("abort", this.#fire);
+    this.#tasks.add(task);
+  }
+
+  remove(task: Task): void {
+    if (this.#tasks.delete(task) && this.#tasks.size === 0) this.#signal.removeEventListener("abort", this.#fire);
+  }
+
+  readonly #fire = (): void => {
+    for (const task of this.#tasks) {
+      // No later stage starts from here on. What ends in the same turn has still ended by itself.
+      native.cancel(task.number, false);
+      setImmediate(release, task);
+    }
+  };
+}
+
+const listeners = new WeakMap<object, Listener>();
 
 /** Signals of `Cancellation`: who waits gets Callweir's own error. */
 export const ownSignals = new WeakSet<object>();

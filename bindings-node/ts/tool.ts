@@ -2,7 +2,7 @@
 
 import { EMPTY, type ToolContext } from "./context";
 import { functionOf, jsonText, textOf } from "./convert";
-import { checked, native, put } from "./native";
+import { checked, native, put, putWeak } from "./native";
 import { type ArgumentsOf, isStandard, type JsonSchema, type StandardSchema, toJsonSchema, validate } from "./schema";
 
 /** What a registry tells about a tool. */
@@ -85,11 +85,11 @@ export class Tool<A = any, R = any> {
     return this.call(args, context ?? EMPTY) as R;
   }
 
-  /** Describes the tool for the native half, which takes over the function's place. @internal */
+  /** Describes the tool for the native half, which takes over the function's place; the tool keeps the function. @internal */
   described(): object {
     const { name, description, readOnly, idempotent } = this.descriptor;
     const parameters = JSON.parse(this.#parameters) as unknown;
-    return { function: put(this.call), name, description, parameters, readOnly, idempotent };
+    return { function: putWeak(this.call), name, description, parameters, readOnly, idempotent };
   }
 }
 

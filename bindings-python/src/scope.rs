@@ -114,7 +114,10 @@ impl ScopeHandle {
                 .transpose()
                 .map_err(|error| to_py(py, &error))?
                 .or(by_error),
-            error_type: error.as_ref().map(callweir::Error::type_value).or(error_type.map(Into::into)),
+            error_type: error
+                .as_ref()
+                .map(callweir::Error::type_value)
+                .or(error_type.map(Into::into)),
             timestamp: timestamp.map(self::timestamp).transpose()?,
         };
         self.0.close(options);

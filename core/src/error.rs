@@ -5,7 +5,7 @@ mod table;
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A result whose error is Callweir's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -126,7 +126,7 @@ struct Own {
     message: String,
     fields: Vec<(&'static str, String)>,
     /// The host's object for this error, once there is one: it keeps its identity from then on.
-    host: Option<Arc<dyn HostFailure>>,
+    host: OnceLock<Arc<dyn HostFailure>>,
 }
 
 impl Error {
@@ -243,7 +243,7 @@ impl Error {
                 code: None,
                 message,
                 fields,
-                host: None,
+                host: OnceLock::new(),
             }),
             cause: None,
         }))
@@ -264,7 +264,17 @@ impl Error {
     /// Returns the error with the object by which the host language knows it.
     #[must_use]
     pub fn with_host(self, object: Arc<dyn HostFailure>) -> Self {
-        self.edit(|own| own.host = Some(object))
+        self.edit(|own| own.host = OnceLock::from(object))
+    }
+
+    /// Keeps the object that the host language has made for this error, and shows all holders of it from now on.
+    ///
+    /// An error that has an object already keeps that.
+    pub fn keep_host(&self, object: Arc<dyn HostFailure>) {
+        if let What::Own(own) = &self.0.what {
+            // Somebody else's object was first.
+            let _ = own.host.set(object);
+        }
     }
 
     /// Returns the error with what led to it.
@@ -331,7 +341,7 @@ impl Error {
     pub fn host_failure(&self) -> Option<&Arc<dyn HostFailure>> {
         match &self.0.what {
             What::Host(failure) => Some(failure),
-            What::Own(own) => own.host.as_ref(),
+            What::Own(own) => own.host.get(),
         }
     }
 

@@ -232,9 +232,14 @@ impl Event {
         let mark = self.kind == EventKind::Mark;
         put("kind", Part::Text(if mark { "mark" } else { "scope" }))?;
         put("atof_version", Part::Text(ATOF_VERSION))?;
-        put("uuid", Part::Text(self.uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer())))?;
+        put(
+            "uuid",
+            Part::Text(self.uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer())),
+        )?;
         let mut buffer = Uuid::encode_buffer();
-        let parent = self.parent_uuid.map(|id| &*id.hyphenated().encode_lower(&mut buffer));
+        let parent = self
+            .parent_uuid
+            .map(|id| &*id.hyphenated().encode_lower(&mut buffer));
         put("parent_uuid", parent.map_or(Part::Made(Value::Null), Part::Text))?;
         put("timestamp", Part::Text(&self.timestamp_text()))?;
         put("name", Part::Text(&self.name))?;

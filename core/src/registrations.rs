@@ -437,6 +437,17 @@ impl Registrations {
         removed.unwrap_or(false)
     }
 
+    /// Lets go of all global entries and subscribers, once nothing uses them any more.
+    pub(crate) fn clear(&self) {
+        let writing = self.writing.load_full();
+        let alone = writing.lock();
+        let old = self.global.swap(Arc::new(Snapshot::empty()));
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        drop(alone);
+        // Callbacks are dropped outside the lock: a host may run code of its own then.
+        drop(old);
+    }
+
     /// Makes the locks of this process's own, and gives every subscriber a lane of the new dispatcher.
     pub(crate) fn after_fork(&self, dispatcher: &Arc<Dispatcher>) {
         std::mem::forget(self.writing.swap(Arc::new(Mutex::new(()))));

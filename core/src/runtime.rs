@@ -296,6 +296,8 @@ impl Runtime {
             .flush(Some(deadline.saturating_duration_since(Instant::now())))
             .await?;
         dispatcher.stop(deadline).await;
+        // Callbacks may refer to the runtime itself; from here on nobody calls them.
+        self.0.registrations.clear();
         Ok(left)
     }
 

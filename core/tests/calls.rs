@@ -254,7 +254,7 @@ fn c_45_c_55_order_and_numbers_stay() {
 fn pay_6_pay_2_copies_are_made_only_for_observers() {
     struct Counted(Count);
     impl callweir::foreign::HostValue for Counted {
-        fn to_json(&self) -> callweir::Result<Value> {
+        fn to_json(&self) -> callweir::Result<callweir::Json> {
             self.0.up();
             Err(Error::not_json("$.a[3]", "no"))
         }

@@ -16,7 +16,7 @@ use callweir::{
     ToolSpec, Verdict, block_on, work,
 };
 use common::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A list of the host, which counts its copies.
 struct HostList {
@@ -25,8 +25,8 @@ struct HostList {
 }
 
 impl HostValue for HostList {
-    fn to_json(&self) -> Result<Value> {
-        Ok(json!({}))
+    fn to_json(&self) -> Result<callweir::Json> {
+        Ok(json!({}).into())
     }
     fn isolate(&self) -> Result<Payload> {
         self.copies.up();

@@ -10,8 +10,10 @@ if (kind === "two") subscribers.register("t", async () => undefined);
 if (kind === "sanitized") guardrails.registerToolSanitizeRequest("s", 0, async (_, args) => args);
 await null;
 setImmediate(() => (turned = true));
+// An asynchronous subscriber needs turns of the microtask queue for itself; only an asynchronous tool leaves any.
+const work = kind === "plain" ? (args) => args.number : async (args) => args.number;
 for (let number = 0; number < Number(count); number++) {
-  await tools.execute("t", { number }, (args) => args.number);
+  await tools.execute("t", { number }, work);
 }
 const before = turned;
 await subscribers.flush(20_000);

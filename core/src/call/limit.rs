@@ -67,7 +67,10 @@ impl Limits {
 
     fn has_fired(&self) -> bool {
         self.token.as_ref().is_some_and(CancellationToken::is_cancelled)
-            || self.source.as_ref().is_some_and(|source| source.fired.load(Ordering::Acquire))
+            || self
+                .source
+                .as_ref()
+                .is_some_and(|source| source.fired.load(Ordering::Acquire))
     }
 
     /// Returns the failure of limits that are reached already.

@@ -7,7 +7,7 @@ pub(super) fn has_exponent(text: &str) -> bool {
     let mut after_digit = false;
     // Most text has no such pair at all, which is found out many bytes at a time.
     let may = text.bytes().fold(false, |found, byte| {
-        let hit = after_digit & ((byte | 0x20) == b'e');
+        let hit = after_digit && ((byte | 0x20) == b'e');
         after_digit = byte.is_ascii_digit();
         found | hit
     });
