@@ -61,13 +61,15 @@ function proceed(parent: Task, frame: number, place: number, context?: ToolConte
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     task.listen(signal);
   }
-  return begin(task, (object) => {
-    const parts = contextParts(context);
-    numbers[0] = object;
-    numbers[1] = frame;
-    numbers[2] = place;
-    return parts === undefined ? native.proceed() : native.proceedWith(...parts);
-  });
+  return begin(task, goFurther, frame, place, context);
+}
+
+function goFurther(object: number, frame: number, place: number, context: ToolContext | undefined): unknown {
+  const parts = context === undefined ? undefined : contextParts(context);
+  numbers[0] = object;
+  numbers[1] = frame;
+  numbers[2] = place;
+  return parts === undefined ? native.proceed() : native.proceedWith(...parts);
 }
 
 /** Returns a context as native functions take it. */
@@ -101,17 +103,10 @@ function queued(count: number, a: unknown, b?: unknown): void {
   }
 }
 
-/**
- * Calls a callback of a call, and says whether it has answered already; its answer is then written.
- *
- * Around the work the call's own scope is the current one; inside a `next` it is already.
- */
-function inTask(task: Task, frame: number, inside: boolean, fn: Callback, ...given: unknown[]): boolean {
-  const count = given.length;
-  const [a, b, c] = given;
+/** Calls a callback of a call, and says whether it has answered already; its answer is then written. */
+function inTask(task: Task, frame: number, fn: Callback, count: number, a: unknown, b: unknown, c: unknown): boolean {
   try {
-    const outermost = inside && task === task.root;
-    const value = outermost ? places.run(task, call, fn, count, a, b, c) : call(fn, count, a, b, c);
+    const value = call(fn, count, a, b, c);
     if (value instanceof Promise) {
       later(value, frame, task);
       return false;
@@ -123,31 +118,41 @@ function inTask(task: Task, frame: number, inside: boolean, fn: Callback, ...giv
   return true;
 }
 
+/** Like `inTask`, where the call's own scope is the current one; inside a `next` it is already. */
+function inCall(task: Task, frame: number, fn: Callback, count: number, a: unknown, b: unknown, c: unknown): boolean {
+  if (task !== task.root) return inTask(task, frame, fn, count, a, b, c);
+  return places.run(task, inTask, task, frame, fn, count, a, b, c);
+}
+
+/** A function of a registry, which keeps it. */
+function kept(place: number): Callback {
+  return (values[place] as WeakRef<Callback>).deref() as Callback;
+}
+
 /** Calls the callback that Rust asks for: the shared numbers are function, frame, value, and what else the kind has. */
 function callBack(task: Task): boolean {
-  const held = values[numbers[0]];
-  const fn = (held instanceof WeakRef ? held.deref() : held) as Callback;
+  const fn = numbers[0];
   const frame = numbers[1];
   const value = values[numbers[2]];
   switch (shared[Shared.Kind] as Kind) {
     case Kind.Gate:
     case Kind.Transform:
-      return inTask(task, frame, false, fn, task.name, value);
+      return inTask(task, frame, values[fn] as Callback, 2, task.name, value, undefined);
     case Kind.Around:
-      return inTask(task, frame, true, fn, task.name, value, nextOf(task, frame, value));
+      return inCall(task, frame, values[fn] as Callback, 3, task.name, value, nextOf(task, frame, value));
     case Kind.Middleware: {
       const call = ToolCall.of(task, value, contextAt(numbers[3]));
-      return inTask(task, frame, true, fn, call, nextOfCall(task, frame, call));
+      return inCall(task, frame, kept(fn), 2, call, nextOfCall(task, frame, call), undefined);
     }
     case Kind.Refused: {
       const refusal = values[numbers[4]];
       const call = ToolCall.of(task, value, contextAt(numbers[3]));
-      return inTask(task, frame, false, fn, call, refusal);
+      return inTask(task, frame, kept(fn), 2, call, refusal, undefined);
     }
     case Kind.Work:
-      return inTask(task, frame, true, task.root.work as Callback, value);
+      return inCall(task, frame, task.root.work as Callback, 1, value, undefined, undefined);
     case Kind.Tool:
-      return inTask(task, frame, true, fn, value, contextAt(numbers[3]) ?? EMPTY);
+      return inCall(task, frame, kept(fn), 2, value, contextAt(numbers[3]) ?? EMPTY, undefined);
   }
 }
 

@@ -101,6 +101,21 @@ function convertOf(settings: Settings): number {
   return settings.default === undefined ? NO_PLACE : put(functionOf(settings.default, "the converter"));
 }
 
+/** Writes what every managed call is given. */
+function give(object: number, runtime: number, args: unknown): void {
+  const parent = currentNumber();
+  const place = put(args);
+  numbers[0] = object;
+  numbers[1] = runtime;
+  numbers[2] = place;
+  numbers[3] = parent;
+}
+
+function executeStep(object: number, runtime: number, name: string, args: unknown): unknown {
+  give(object, runtime, args);
+  return native.execute(name);
+}
+
 /** Registrations, scopes and the dispatcher that belong together. Two runtimes share nothing. */
 export class Runtime {
   /** How native functions know it. @internal */
@@ -186,20 +201,7 @@ export class Runtime {
     const work = fn as (args: unknown) => unknown;
     const task = new Task(this.number, name, places.getStore(), undefined, work, undefined);
     if (options !== undefined) return this.#executeWith(task, args, options);
-    return begin(task, (object) => {
-      this.#give(object, args);
-      return native.execute(name);
-    });
-  }
-
-  /** Writes what every managed call is given. */
-  #give(object: number, args: unknown): void {
-    const parent = currentNumber();
-    const place = put(args);
-    numbers[0] = object;
-    numbers[1] = this.number;
-    numbers[2] = place;
-    numbers[3] = parent;
+    return begin(task, executeStep, this.number, name, args);
   }
 
   #executeWith<R>(task: Task, args: unknown, options: ExecuteOptions): Promise<R> {
@@ -212,7 +214,7 @@ export class Runtime {
       return begin<R>(task, (object) => {
         const { name } = task;
         const place = putMaybe(signal);
-        this.#give(object, args);
+        give(object, this.number, args);
         // The signal stands where a context has it.
         return native.executeWith(name, undefined, NO_PLACE, place, undefined, metadata, toolCallId);
       });

@@ -153,13 +153,19 @@ function run(task: Task, answer: unknown): unknown {
   return answer;
 }
 
-/** Begins a task with a native step, which is given the task's place, and returns its promise. */
-export function begin<T>(task: Task, step: (object: number) => unknown): Promise<T> {
+/** Begins a task with a native step, which is given the task's place and the rest, and returns its promise. */
+export function begin<T>(
+  task: Task,
+  step: (object: number, a: any, b: any, c: any) => unknown,
+  a?: unknown,
+  b?: unknown,
+  c?: unknown,
+): Promise<T> {
   const object = put(task);
   task.number = object + 1;
   let answer: unknown;
   try {
-    answer = run(task, step(object));
+    answer = run(task, step(object, a, b, c));
   } catch (error) {
     // Only a stack without room gets here: what cannot go on is given up.
     numbers[0] = task.number;
@@ -307,7 +313,8 @@ export function cancelled(): unknown {
   }
 }
 
-let drainWanted = false;
+/** Whether the event loop has been asked for a turn, and has not come to it. */
+let turnWanted = false;
 /** How many calls have ended since the event loop last turned, or events were delivered without that. */
 let endsSince = 0;
 /** Whether the event loop has not turned while many calls ended. */
@@ -319,13 +326,14 @@ const TURN = 8;
 
 /** Delivers events soon. */
 export function soon(): void {
-  if (drainWanted) return;
-  drainWanted = true;
+  if (turnWanted) return;
+  turnWanted = true;
   setImmediate(turn);
 }
 
 /** Delivers events in a turn of the event loop. */
 function turn(): void {
+  turnWanted = false;
   starved = false;
   pump();
 }
@@ -339,14 +347,13 @@ function isStarved(): boolean {
 function countEnd(): void {
   if (++endsSince >= LAG) {
     endsSince = 0;
-    starved = drainWanted;
+    starved = turnWanted;
     queueMicrotask(pump);
   }
 }
 
 /** Delivers events for a while. */
 export function pump(): void {
-  drainWanted = false;
   const until = performance.now() + TURN;
   while (native.drain() > 0) {
     after();
