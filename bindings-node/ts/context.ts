@@ -22,7 +22,7 @@ export class ToolContext {
   readonly callerId: string | undefined;
   /** Metadata of the run, the very value that was given. */
   readonly metadata: any;
-  /** Fires when the call is cancelled; hand it to what the tool starts. */
+  /** The caller's signal; hand it to what the tool starts. A deadline that passes does not fire it. */
   readonly signal: Signal | undefined;
   readonly #until: number | undefined;
 

@@ -9,7 +9,7 @@ import { defaultRuntime, type ExecuteOptions } from "./runtime";
  *
  * Guardrails and request intercepts run first, execution intercepts around `fn(args)`. A rejection is
  * `CallRejected`; whatever a callback throws arrives as the same value. When `signal` fires the caller is released
- * at once, with the signal's reason.
+ * at the end of that turn of the event loop, with the signal's reason, and a late result is ignored.
  */
 export function execute<A, R>(
   name: string,
