@@ -84,10 +84,18 @@ export function contextParts(context: ToolContext | undefined): unknown[] | unde
   ];
 }
 
+/**
+ * Whether this Node.js keeps the stores of `AsyncLocalStorage` on resources. Then each callback enters an heir of the
+ * captured one: what it sets there reaches no other callback of the event.
+ */
+const STORES_ON_RESOURCE = Number(process.versions.node.split(".")[0]) < 24;
+
 /** Calls a queued callback in the context in which its event was emitted. */
 function inContext(fn: Callback, resource: number, count: number, a: unknown, b: unknown): unknown {
   const run = () => places.run(new Queued(places.getStore()), call, fn, count, a, b, undefined);
-  return resource === NO_PLACE ? run() : (values[resource] as AsyncResource).runInAsyncScope(run);
+  if (resource === NO_PLACE) return run();
+  const captured = values[resource] as AsyncResource;
+  return (STORES_ON_RESOURCE ? (Object.create(captured) as AsyncResource) : captured).runInAsyncScope(run);
 }
 
 /** Calls a queued callback with `count` arguments; its resource is as far behind the function and the frame. */
