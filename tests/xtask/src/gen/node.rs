@@ -29,7 +29,7 @@ pub(crate) fn errors() -> String {
 /// Returns the text of `kinds.ts`: what the door itself needs of the errors, and programs must not.
 pub(crate) fn kinds() -> String {
     let mut text = format!(
-        "/** The classes of errors by their kinds, and errors made from what the core says of them; {MARK}. */\n\n\
+        "/** Errors by their kinds, and made from what the core says of them; {MARK}. */\n\n\
          import {{\n  CallweirError,\n"
     );
     for kind in ErrorKind::ALL {
