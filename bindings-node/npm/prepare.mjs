@@ -5,6 +5,13 @@
  * Each package gets a folder of its own there: `callweir`, and one for each platform whose addon lies in
  * `bindings-node`; publish those of the platforms first. Only the prepared `callweir` names them as optional
  * dependencies: named in the sources they would break `npm ci` for as long as their version is not published.
+ *
+ * An addon holds the paths of its sources, for the texts of panics. One to be published is built without those of the
+ * machine, which compiles everything anew and so goes into a folder of its own:
+ *
+ *     cd bindings-node && export CARGO_TARGET_DIR="$PWD/../target/publish"
+ *     export RUSTFLAGS="--remap-path-prefix=$(dirname "$PWD")= --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+ *     npm ci && npm run addon && npm run build && npm run stage
  */
 
 import {

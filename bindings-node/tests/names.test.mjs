@@ -168,6 +168,21 @@ test("C-79 DOOR-5: every type of scope has its name", () => {
   assert.equal(scope.ScopeType, callweir.ScopeType);
 });
 
+/** Lists what the package and its namespaces export, with the path of each name. */
+function* exported(module, path = []) {
+  for (const [name, value] of Object.entries(module)) {
+    yield [[...path, name].join("."), value];
+    if (Object.getPrototypeOf(value) === null) yield* exported(value, [...path, name]);
+  }
+}
+
+test("C-79 DOOR-5: a class or function is called what it is exported as", () => {
+  const functions = [...exported(callweir)].filter(([, value]) => typeof value === "function");
+  const others = functions.filter(([path, { name }]) => path.split(".").at(-1) !== name);
+  assert.ok(functions.length > 80, `${functions.length}`);
+  assert.deepEqual(others.map(([path, { name }]) => [path, name]), [["subscribers.flushAsync", "flush"]]);
+});
+
 test("C-79 DOOR-5: one thing has one value under each of its names", () => {
   assert.equal(callweir.export, callweir.exporters);
   assert.equal(tools.currentCall, callweir.currentCall);
@@ -188,7 +203,7 @@ test("C-79 ERR-3: there is a class for each kind of the core, and for no other",
     (value) => typeof value === "function" && value.prototype instanceof CallweirError,
   );
   assert.deepEqual(classes.map(({ kind }) => kind).sort(), KINDS.map(([kind]) => kind).sort());
-  assert.deepEqual(Object.keys(callweir.ERRORS), KINDS.map(([kind]) => kind));
+  for (const [kind] of KINDS) assert.ok(classes.includes(callweir[kind]), kind);
   assert.equal(Object.getPrototypeOf(CallweirError), Error);
 });
 
@@ -197,7 +212,6 @@ for (const [kind, code, parent, list] of KINDS) {
 
   test(`C-79 ERR-3: ${kind} has the parent, code, name and fields of the core's table`, () => {
     const Kind = callweir[kind];
-    assert.equal(callweir.ERRORS[kind], Kind);
     assert.equal(Object.getPrototypeOf(Kind), parent === "Error" ? CallweirError : callweir[parent]);
     assert.deepEqual([Kind.name, Kind.kind, Kind.code], [kind, kind, code]);
     const cause = new Error("behind it");
@@ -205,8 +219,6 @@ for (const [kind, code, parent, list] of KINDS) {
     assert.ok(error instanceof Kind && error instanceof CallweirError && error instanceof Error);
     assert.deepEqual([error.name, error.kind, error.code, error.cause], [kind, kind, code, cause]);
     for (const field of fields) assert.equal(error[property(field)], `the ${field}`, field);
-    const expected = Object.fromEntries(fields.map((field) => [field, `the ${field}`]));
-    assert.deepEqual(callweir.fieldsOf(error), expected);
     assert.ok(error.message.length > 0);
     assert.ok(error.stack.startsWith(`${kind}: ${error.message}`), error.stack);
     assert.equal(typeof JSON.parse(error.forModel()).error, "string");

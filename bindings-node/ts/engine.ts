@@ -4,7 +4,8 @@ import { AsyncResource } from "node:async_hooks";
 
 import { EMPTY, ToolCall, ToolContext } from "./context";
 import { AtofEvent } from "./events";
-import { buildError, CallweirError, fieldsOf } from "./generated/errors";
+import { CallweirError } from "./generated/errors";
+import { buildError, fieldsOf } from "./generated/kinds";
 import { connect, How, Kind, native, NO_PLACE, numbers, put, shared, Shared, values } from "./native";
 import { type Place, places, Queued } from "./place";
 import { begin, callBackWith, pump, resumeWoken, settle, soon, Task, write } from "./task";
@@ -193,12 +194,12 @@ const lent = {
 
   /** Fields, resource. */
   sanitizeEvent(event: string): void {
-    queued(2, new AtofEvent(event), values[numbers[2]]);
+    queued(2, AtofEvent.of(event), values[numbers[2]]);
   },
 
   /** Resource. */
   observe(event: string): void {
-    queued(1, new AtofEvent(event));
+    queued(1, AtofEvent.of(event));
   },
 
   /** Resource. */

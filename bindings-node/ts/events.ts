@@ -28,9 +28,13 @@ export class AtofEvent {
   readonly #text: string;
   #record: AtofRecord | undefined;
 
-  /** @internal */
-  constructor(text: string) {
+  private constructor(text: string) {
     this.#text = text;
+  }
+
+  /** @internal */
+  static of(text: string): AtofEvent {
+    return new AtofEvent(text);
   }
 
   get #read(): AtofRecord {

@@ -61,7 +61,7 @@ function namedBy(checker, tests) {
 /** Lists the names of a module of the package as a program finds them when it runs. */
 function valuesOf(module, prefix = "") {
   return Object.entries(module).flatMap(([name, value]) =>
-    Object.prototype.toString.call(value) === "[object Object]" && value.__esModule
+    Object.prototype.toString.call(value) === "[object Module]"
       ? valuesOf(value, `${prefix}${name}.`)
       : [`${prefix}${name}`],
   );

@@ -48,7 +48,7 @@ export class Denied extends CallweirError {
 
   constructor(reason: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("Denied", { reason }), options);
-    assign(this, { reason });
+    this.reason = reason;
   }
 }
 
@@ -62,7 +62,7 @@ export class ToolCallDenied extends Denied {
   constructor(tool: string, reason: string, options?: CallweirErrorOptions) {
     const text = options?.message ?? native.describe("ToolCallDenied", { tool, reason });
     super(reason, { ...options, message: text });
-    assign(this, { tool });
+    this.tool = tool;
   }
 }
 
@@ -77,7 +77,8 @@ export class CallRejected extends Denied {
   constructor(name: string, reason: string, by: string, options?: CallweirErrorOptions) {
     const text = options?.message ?? native.describe("CallRejected", { name, reason, by });
     super(reason, { ...options, message: text });
-    assign(this, { name, by });
+    this.targetName = name;
+    this.by = by;
   }
 }
 
@@ -90,7 +91,7 @@ export class ToolNotFound extends CallweirError {
 
   constructor(tool: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("ToolNotFound", { tool }), options);
-    assign(this, { tool });
+    this.tool = tool;
   }
 }
 
@@ -115,7 +116,8 @@ export class ToolCallFailed extends CallweirError {
 
   constructor(tool: string, type: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("ToolCallFailed", { tool, type }), options);
-    assign(this, { tool, type });
+    if (tool !== undefined) this.tool = tool;
+    if (type !== undefined) this.type = type;
   }
 }
 
@@ -159,7 +161,7 @@ export class AlreadyExists extends CallweirError {
 
   constructor(name: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("AlreadyExists", { name }), options);
-    assign(this, { name });
+    this.targetName = name;
   }
 }
 
@@ -172,7 +174,7 @@ export class NotFound extends CallweirError {
 
   constructor(name: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("NotFound", { name }), options);
-    assign(this, { name });
+    this.targetName = name;
   }
 }
 
@@ -195,7 +197,7 @@ export class NotJson extends CallweirError {
 
   constructor(path: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("NotJson", { path }), options);
-    assign(this, { path });
+    this.path = path;
   }
 }
 
@@ -208,7 +210,7 @@ export class InvalidArgument extends CallweirError {
 
   constructor(path: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("InvalidArgument", { path }), options);
-    assign(this, { path });
+    this.path = path;
   }
 }
 
@@ -222,7 +224,8 @@ export class InvalidReturn extends CallweirError {
 
   constructor(family: string, entry: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("InvalidReturn", { family, entry }), options);
-    assign(this, { family, entry });
+    this.family = family;
+    this.entry = entry;
   }
 }
 
@@ -235,7 +238,7 @@ export class InvalidConfig extends CallweirError {
 
   constructor(path: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("InvalidConfig", { path }), options);
-    assign(this, { path });
+    this.path = path;
   }
 }
 
@@ -248,7 +251,7 @@ export class Codec extends CallweirError {
 
   constructor(path: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("Codec", { path }), options);
-    assign(this, { path });
+    this.path = path;
   }
 }
 
@@ -261,7 +264,7 @@ export class Plugin extends CallweirError {
 
   constructor(component: string, options?: CallweirErrorOptions) {
     super(options?.message ?? native.describe("Plugin", { component }), options);
-    assign(this, { component });
+    this.component = component;
   }
 }
 
@@ -293,110 +296,4 @@ export class Internal extends CallweirError {
   constructor(message?: string, options?: CallweirErrorOptions) {
     super(message ?? options?.message ?? native.describe("Internal", {}), options);
   }
-}
-
-/** The class of a kind, whatever its constructor takes. */
-export interface ErrorClass {
-  new (...args: never[]): CallweirError;
-  readonly kind: string;
-  readonly code: string;
-}
-
-/** The class of each kind. */
-export const ERRORS: Readonly<Record<string, ErrorClass>> = {
-  Denied,
-  ToolCallDenied,
-  CallRejected,
-  ToolNotFound,
-  ToolNotPermitted,
-  ToolCallFailed,
-  Cancelled,
-  TimedOut,
-  Expired,
-  AlreadyExists,
-  NotFound,
-  AlreadyEnded,
-  NotJson,
-  InvalidArgument,
-  InvalidReturn,
-  InvalidConfig,
-  Codec,
-  Plugin,
-  ShutDown,
-  WouldDeadlock,
-  Internal,
-};
-
-/** The fields of each kind, as every language names them. */
-const FIELDS: Readonly<Record<string, readonly string[]>> = {
-  Denied: ["reason"],
-  ToolCallDenied: ["tool", "reason"],
-  CallRejected: ["name", "reason", "by"],
-  ToolNotFound: ["tool"],
-  ToolNotPermitted: ["tool"],
-  ToolCallFailed: ["tool", "type"],
-  Cancelled: [],
-  TimedOut: [],
-  Expired: [],
-  AlreadyExists: ["name"],
-  NotFound: ["name"],
-  AlreadyEnded: [],
-  NotJson: ["path"],
-  InvalidArgument: ["path"],
-  InvalidReturn: ["family", "entry"],
-  InvalidConfig: ["path"],
-  Codec: ["path"],
-  Plugin: ["component"],
-  ShutDown: [],
-  WouldDeadlock: [],
-  Internal: [],
-};
-
-/** An error already has a `name`, that of its class: a field of that name is a property of another. */
-function property(field: string): string {
-  return field === "name" ? "targetName" : field;
-}
-
-function assign(error: CallweirError, fields: Readonly<Record<string, string | undefined>>): void {
-  for (const [field, value] of Object.entries(fields)) {
-    if (value !== undefined) {
-      (error as unknown as Record<string, unknown>)[property(field)] = value;
-    }
-  }
-}
-
-/** Makes an error of a kind from what the core says of it, past the constructor of the kind's class. */
-export function buildError(
-  kind: string,
-  message: string,
-  code: string,
-  fields: Readonly<Record<string, string>>,
-  cause?: unknown,
-): CallweirError {
-  const made = Reflect.construct(
-    CallweirError,
-    [message, { code, cause }],
-    ERRORS[kind] ?? CallweirError,
-  ) as CallweirError;
-  // The engine leaves out frames up to the class, whose constructor did not run: all of them.
-  Error.captureStackTrace(made, buildError);
-  assign(made, fields);
-  return made;
-}
-
-/** Returns the fields of an error, under the names that they have in every language. */
-export function fieldsOf(error: CallweirError): Record<string, string> {
-  const values = error as unknown as Record<string, unknown>;
-  const found: Record<string, string> = {};
-  for (const field of FIELDS[error.kind] ?? []) {
-    const value = values[property(field)];
-    if (typeof value === "string") {
-      found[field] = value;
-    }
-  }
-  return found;
-}
-
-for (const [name, { prototype }] of [["CallweirError", CallweirError] as const, ...Object.entries(ERRORS)]) {
-  Object.defineProperty(prototype, "name", { value: name, configurable: true, writable: true });
 }

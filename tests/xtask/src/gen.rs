@@ -27,6 +27,7 @@ fn outputs() -> Vec<(PathBuf, String)> {
         (package("guardrails.py"), python::families(Module::Guardrails)),
         (package("intercepts.py"), python::families(Module::Intercepts)),
         (node("errors.ts"), node::errors()),
+        (node("kinds.ts"), node::kinds()),
         (node("families.ts"), node::callbacks()),
         (node("guardrails.ts"), node::families(Module::Guardrails)),
         (node("intercepts.ts"), node::families(Module::Intercepts)),

@@ -107,18 +107,8 @@ impl Environment {
             return Ok(false);
         }
         self.copy_addon(workspace)?;
-        // What an earlier source left would still be found by an import.
-        let compiled = package(workspace).join("dist");
-        if compiled.exists() {
-            fs::remove_dir_all(&compiled)
-                .map_err(|error| format!("cannot empty {}: {error}", compiled.display()))?;
-        }
         let mut compile = self.node(workspace);
-        compile.current_dir(package(workspace)).args([
-            "node_modules/typescript/bin/tsc",
-            "-p",
-            "tsconfig.json",
-        ]);
+        compile.current_dir(package(workspace)).arg("npm/build.mjs");
         if !process::run(&mut compile)? {
             return Ok(false);
         }

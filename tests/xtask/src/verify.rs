@@ -15,7 +15,7 @@ const STEPS: &[Step] = &[
     ("cargo fmt --check", format),
     // Before the other builds, because maturin settles how PyO3 is configured; they take what it compiled.
     ("wheel", wheel),
-    ("node addon and tsc", node_addon),
+    ("node addon and dist", node_addon),
     ("cargo clippy", clippy),
     ("cargo gen --check", generated),
     ("cargo test", rust_tests),

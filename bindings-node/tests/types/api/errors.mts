@@ -1,20 +1,15 @@
 /** Errors: their bases, constructors and fields. */
 
-import * as callweir from "callweir";
 import {
   AlreadyEnded,
   AlreadyExists,
-  buildError,
   Cancelled,
   CallRejected,
   CallweirError,
   type CallweirErrorOptions,
   Codec,
   Denied,
-  type ErrorClass,
-  ERRORS,
   Expired,
-  fieldsOf,
   Internal,
   InvalidArgument,
   InvalidConfig,
@@ -138,23 +133,4 @@ export function notEveryErrorIsTheFirstThatWasAskedFor(error: CallweirError): st
   if (error instanceof Cancelled) return "cancelled";
   if (error instanceof TimedOut) return "timed out";
   return error.code;
-}
-
-export function tables(): void {
-  type All = { readonly kind: string; readonly code: string };
-  expect<Equal<Members<ErrorClass>, All>>();
-  expect<Equal<ConstructorParameters<ErrorClass>, never[]>>();
-  type Made = ErrorClass extends new (...given: never[]) => infer Error ? Error : undefined;
-  expect<Equal<Made, CallweirError>>();
-  expect<Equal<typeof ERRORS, Readonly<Record<string, ErrorClass>>>>();
-  const some: ErrorClass[] = [Denied, Internal, callweir.NotJson];
-  void some;
-}
-
-export function partsOfErrors(): void {
-  expect<Equal<typeof fieldsOf, (error: CallweirError) => Record<string, string>>>();
-  type Fields = Readonly<Record<string, string>>;
-  type Given = [kind: string, message: string, code: string, fields: Fields, cause?: unknown];
-  type Build = (...given: Given) => CallweirError;
-  expect<Equal<typeof buildError, Build>>();
 }

@@ -164,6 +164,8 @@ export function events(): void {
       }
     >
   >();
+  // @ts-expect-error -- subscribers get them, programs make none
+  void new AtofEvent();
 }
 
 export function recordsOfCalls(): void {

@@ -1,4 +1,4 @@
-//! The generated modules of the Node package: errors, families, guardrails and intercepts.
+//! The generated modules of the Node package: errors, kinds, families, guardrails and intercepts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,14 +23,23 @@ pub(crate) fn errors() -> String {
     for kind in ErrorKind::ALL {
         error_class(&mut text, *kind);
     }
+    text
+}
+
+/// Returns the text of `kinds.ts`: what the door itself needs of the errors, and programs must not.
+pub(crate) fn kinds() -> String {
+    let mut text = format!(
+        "/** Errors by their kinds, and made from what the core says of them; {MARK}. */\n\n\
+         import {{\n  CallweirError,\n"
+    );
+    for kind in ErrorKind::ALL {
+        let _ = writeln!(text, "  {},", kind.name());
+    }
     text.push_str(
-        "\n/** The class of a kind, whatever its constructor takes. */\n\
-         export interface ErrorClass {\n\
-         \x20 new (...args: never[]): CallweirError;\n\
-         \x20 readonly kind: string;\n\
-         \x20 readonly code: string;\n}\n\
+        "} from \"./errors\";\n\n/** A class, whatever its constructor takes. */\n\
+         type ErrorClass = new (...args: never[]) => CallweirError;\n\
          \n/** The class of each kind. */\n\
-         export const ERRORS: Readonly<Record<string, ErrorClass>> = {\n",
+         const ERRORS: Readonly<Record<string, ErrorClass>> = {\n",
     );
     for kind in ErrorKind::ALL {
         let _ = writeln!(text, "  {},", kind.name());
@@ -44,7 +53,7 @@ pub(crate) fn errors() -> String {
         let _ = writeln!(text, "  {}: [{}],", kind.name(), fields.join(", "));
     }
     text.push_str("};\n");
-    text.push_str(&END.replace("TAKEN", TAKEN).replace("INSTEAD", INSTEAD));
+    text.push_str(&BUILD.replace("TAKEN", TAKEN).replace("INSTEAD", INSTEAD));
     text
 }
 
@@ -87,18 +96,10 @@ export class CallweirError extends Error {
 }
 "#;
 
-const END: &str = r#"
+const BUILD: &str = r#"
 /** An error already has a `TAKEN`, that of its class: a field of that name is a property of another. */
 function property(field: string): string {
   return field === "TAKEN" ? "INSTEAD" : field;
-}
-
-function assign(error: CallweirError, fields: Readonly<Record<string, string | undefined>>): void {
-  for (const [field, value] of Object.entries(fields)) {
-    if (value !== undefined) {
-      (error as unknown as Record<string, unknown>)[property(field)] = value;
-    }
-  }
 }
 
 /** Makes an error of a kind from what the core says of it, past the constructor of the kind's class. */
@@ -116,7 +117,9 @@ export function buildError(
   ) as CallweirError;
   // The engine leaves out frames up to the class, whose constructor did not run: all of them.
   Error.captureStackTrace(made, buildError);
-  assign(made, fields);
+  for (const [field, value] of Object.entries(fields)) {
+    (made as unknown as Record<string, unknown>)[property(field)] = value;
+  }
   return made;
 }
 
@@ -218,7 +221,7 @@ fn constructor(text: &mut String, kind: ErrorKind, own: &[&str]) {
     );
     match parent(kind) {
         Some(above) if !above.fields().is_empty() => {
-            // The class above assigns only what it is given.
+            // The class above has no field that it is not given.
             let given = above.fields().iter().map(|field| {
                 if fields.contains(field) {
                     field
@@ -237,8 +240,14 @@ fn constructor(text: &mut String, kind: ErrorKind, own: &[&str]) {
             let _ = writeln!(text, "    super({message}, options);");
         }
     }
-    if !own.is_empty() {
-        let _ = writeln!(text, "    assign(this, {});", object(own));
+    for field in own {
+        // The class below gives none.
+        let only = if is_dropped(kind, field) {
+            format!("if ({field} !== undefined) ")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "    {only}this.{} = {field};", property(field));
     }
     text.push_str("  }\n");
 }
@@ -370,6 +379,7 @@ mod tests {
     fn no_line_is_too_long() {
         let files = [
             errors(),
+            kinds(),
             callbacks(),
             families(Module::Guardrails),
             families(Module::Intercepts),
