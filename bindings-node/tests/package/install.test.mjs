@@ -88,7 +88,7 @@ for (const { version, program, skip } of nodes) {
 }
 
 test("C-76: only what is exported can be loaded", () => {
-  const inner = `require("callweir/dist/index.js")`;
+  const inner = `require("callweir/dist/callweir.js")`;
   const { code, stderr } = run(process.execPath, ["-e", inner], { cwd: installed });
   assert.equal(code, 1);
   assert.match(stderr, /ERR_PACKAGE_PATH_NOT_EXPORTED/);

@@ -68,7 +68,7 @@ function compiled(folder, below = "") {
 
 test("C-76: the packages hold what they need and nothing else", () => {
   const modules = compiled(join(SOURCE, "ts")).map((path) => path.replace(/\.ts$/, ""));
-  const dist = ["dist/index.js", ...modules.map((name) => `dist/${name}.d.ts`)];
+  const dist = ["dist/callweir.js", "dist/index.js", ...modules.map((name) => `dist/${name}.d.ts`)];
   assert.deepEqual(main.files, ["LICENSE", "README.md", "package.json", ...dist].sort());
   assert.deepEqual(addon.files, ["LICENSE", "README.md", `callweir.${HERE}.node`, "package.json"].sort());
   const license = readFileSync(join(SOURCE, "..", "LICENSE"), "utf8");
