@@ -14,6 +14,19 @@ struct Thrown {
     slot: Slot,
     type_name: Option<String>,
     message: String,
+    is_release: bool,
+}
+
+impl Thrown {
+    /// Wraps what stands for an error of Callweir's own, which says the rest.
+    fn plain(slot: Slot) -> Arc<Self> {
+        Arc::new(Self {
+            slot,
+            type_name: None,
+            message: String::new(),
+            is_release: false,
+        })
+    }
 }
 
 impl HostFailure for Thrown {
@@ -22,6 +35,9 @@ impl HostFailure for Thrown {
     }
     fn message(&self) -> String {
         self.message.clone()
+    }
+    fn is_release(&self) -> bool {
+        self.is_release
     }
     fn as_any(&self) -> &dyn Any {
         self
@@ -34,6 +50,9 @@ struct Explained {
     type_name: Option<String>,
     #[serde(default)]
     message: String,
+    /// Whether it is the reason of a signal that fired at a deadline.
+    #[serde(default)]
+    release: bool,
     /// The kind, where it is one of Callweir's own errors.
     kind: Option<String>,
     #[serde(default)]
@@ -61,6 +80,7 @@ pub(crate) fn from_thrown(local: &Local, slot: Slot) -> Error {
         slot,
         type_name: told.type_name,
         message: told.message,
+        is_release: told.release,
     });
     match own {
         Some(error) => error.with_host(thrown),
@@ -70,12 +90,7 @@ pub(crate) fn from_thrown(local: &Local, slot: Slot) -> Error {
 
 /// Takes the reason of a signal that has fired: the cancellation, as JavaScript knows it.
 pub(crate) fn from_aborted(slot: Slot) -> Error {
-    let (type_name, message) = (None, String::new());
-    Error::cancelled().with_host(Arc::new(Thrown {
-        slot,
-        type_name,
-        message,
-    }))
+    Error::cancelled().with_host(Thrown::plain(slot))
 }
 
 fn own(told: &Explained) -> Option<Error> {
@@ -112,11 +127,7 @@ pub(crate) fn thrown_place(instance: &Arc<Instance>, local: &Local, error: &Erro
     }
     let slot = built(instance, local, error)?;
     let place = slot.place();
-    error.keep_host(Arc::new(Thrown {
-        slot,
-        type_name: None,
-        message: String::new(),
-    }));
+    error.keep_host(Thrown::plain(slot));
     Ok(place)
 }
 

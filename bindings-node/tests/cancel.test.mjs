@@ -655,3 +655,29 @@ test("CALL-3 the standalone helpers know no signal, and are not disturbed by one
   });
   assert.deepEqual(await tools.requestIntercepts("t", { a: 1 }), { a: 1 });
 });
+
+describe("C-94 REG-3 a context's signal fires at its deadline too", () => {
+  const waiting = tool({ name: "waits" }, (_, { signal }) => {
+    return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  });
+  const dispatch = (options) => {
+    return new ToolRegistry().register(waiting).dispatch("waits", {}, new ToolContext(options));
+  };
+
+  test("and the caller gets TimedOut, whoever comes first", async () => {
+    const errors = await Promise.all(Array.from({ length: 20 }, () => thrownBy(dispatch({ deadline: 15 }))));
+    assert.deepEqual([...new Set(errors.map((error) => error.name))], ["TimedOut"]);
+  });
+
+  test("and with the caller's signal, with its reason", async () => {
+    const controller = new AbortController();
+    const reason = new Error("mine");
+    setTimeout(() => controller.abort(reason), 5);
+    assert.equal(await thrownBy(dispatch({ deadline: 60_000, signal: controller.signal })), reason);
+  });
+
+  test("a deadline that has passed has fired it", () => {
+    assert.ok(new ToolContext({ deadline: -1 }).signal instanceof AbortSignal);
+    assert.equal(new ToolContext().signal, undefined);
+  });
+});

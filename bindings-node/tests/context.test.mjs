@@ -114,9 +114,12 @@ describe("C-10, CALL-6: callbacks of a call", () => {
       const one = (id) =>
         als.run({ id }, async () => {
           const controller = new AbortController();
-          const waiting = call("t", { id }, () => hung.promise, { signal: controller.signal });
           const abort = () => controller.abort(new Error("mine"));
-          als.run({ id: "aborts" }, () => setTimeout(abort, 2 + (id % 3)));
+          const work = () => {
+            als.run({ id: "aborts" }, () => setTimeout(abort, 2 + (id % 3)));
+            return hung.promise;
+          };
+          const waiting = call("t", { id }, work, { signal: controller.signal });
           await thrownBy(waiting);
           await notes.thrice("caller", id);
         });

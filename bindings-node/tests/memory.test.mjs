@@ -6,6 +6,7 @@ import { describe, it } from "node:test";
 import { clean, script } from "./helpers.mjs";
 
 const together = { concurrency: 2 };
+const NEWER = Number(process.versions.node.split(".")[0]) >= 24;
 const MEASURED = ["--expose-gc", "--max-semi-space-size=2"];
 
 /** What is repeated, how often, and how many events come of it at least. */
@@ -22,7 +23,8 @@ const REPEATED = [
 describe("C-68, FAM-7: memory", together, () => {
   it("is flat over 200,000 calls with a subscriber, though nobody asks for a collection", async () => {
     const { grown } = JSON.parse(clean(await script("memory.mjs", ["calls", 200_000], { timeout: 120_000 })));
-    assert.ok(grown < 10, `the process grew by ${grown} MB`);
+    // The engine of Node 24 takes 8 MB more for its youngest objects, as it does for a plain program.
+    assert.ok(grown < (NEWER ? 20 : 10), `the process grew by ${grown} MB`);
   });
 
   for (const [how, rounds, events] of REPEATED) {

@@ -22,8 +22,8 @@ export class ToolContext {
   readonly callerId: string | undefined;
   /** Metadata of the run, the very value that was given. */
   readonly metadata: any;
-  /** The caller's signal; hand it to what the tool starts. A deadline that passes does not fire it. */
-  readonly signal: Signal | undefined;
+  readonly #given: Signal | undefined;
+  #signal: Signal | undefined;
   readonly #until: number | undefined;
 
   constructor(options: ToolContextOptions = {}) {
@@ -37,7 +37,7 @@ export class ToolContext {
     }
     this.callerId = callerId;
     this.metadata = metadata;
-    this.signal = signal;
+    this.#given = signal;
     this.#until = deadline === undefined ? undefined : performance.now() + deadline;
   }
 
@@ -46,14 +46,27 @@ export class ToolContext {
     return new ToolContext(options);
   }
 
+  /** The signal that the context was made with. @internal */
+  get given(): Signal | undefined {
+    return this.#given;
+  }
+
+  /** Fires when the call is cancelled, and when its deadline passes; hand it to what the tool starts. */
+  get signal(): Signal | undefined {
+    const left = this.deadline;
+    if (left === undefined) return this.#given;
+    this.#signal ??= firing(this.#given as AbortSignal | undefined, Math.max(0, left)) as Signal;
+    return this.#signal;
+  }
+
   /** Milliseconds left until the deadline; less than 0 when it has passed. */
   get deadline(): number | undefined {
     return this.#until === undefined ? undefined : this.#until - performance.now();
   }
 
   #edited(change: ToolContextOptions): ToolContext {
-    const { callerId, metadata, signal, deadline } = this;
-    return new ToolContext({ callerId, metadata, signal, deadline, ...change });
+    const { callerId, metadata, deadline } = this;
+    return new ToolContext({ callerId, metadata, signal: this.#given, deadline, ...change });
   }
 
   /** Returns a copy with another caller's id. */
@@ -75,6 +88,21 @@ export class ToolContext {
   withDeadline(deadline: number): ToolContext {
     return this.#edited({ deadline: Math.min(deadline, this.deadline ?? Infinity) });
   }
+}
+
+/** The longest time that a timer can be set to, in milliseconds. */
+const LONGEST = 2 ** 31 - 1;
+
+/** The reasons of signals that fired at a deadline: who rejects with one was released by it. */
+export const releases = new WeakSet<object>();
+
+/** Returns a signal that fires with another one, or after a time. */
+function firing(signal: AbortSignal | undefined, milliseconds: number): AbortSignal {
+  const late = AbortSignal.timeout(Math.min(Math.ceil(milliseconds), LONGEST));
+  late.addEventListener("abort", () => releases.add(late.reason as object));
+  if (signal === undefined) return late;
+  // Node 20.0 to 20.2 cannot join signals; there the deadline alone releases the caller.
+  return typeof AbortSignal.any === "function" ? AbortSignal.any([signal, late]) : signal;
 }
 
 /** The context of a call that was given none. */

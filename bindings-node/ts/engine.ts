@@ -2,7 +2,7 @@
 
 import { AsyncResource } from "node:async_hooks";
 
-import { EMPTY, ToolCall, ToolContext } from "./context";
+import { EMPTY, releases, ToolCall, ToolContext } from "./context";
 import { AtofEvent } from "./events";
 import { CallweirError } from "./generated/errors";
 import { buildError, fieldsOf } from "./generated/kinds";
@@ -57,7 +57,7 @@ function howThrown(error: unknown, task: Task | undefined): How {
 /** Runs the rest of a chain; without arguments with what the callback got. */
 function proceed(parent: Task, frame: number, place: number, context?: ToolContext): Promise<unknown> {
   const task = new Task(parent.runtime, parent.name, places.getStore(), parent, undefined, parent.keep);
-  const signal = context?.signal as SignalLike | undefined;
+  const signal = context?.given as SignalLike | undefined;
   if (signal !== undefined) {
     if (signal.aborted) return Promise.reject(signal.reason as Error);
     task.listen(signal);
@@ -76,7 +76,7 @@ function goFurther(object: number, frame: number, place: number, context: ToolCo
 /** Returns a context as native functions take it. */
 export function contextParts(context: ToolContext | undefined): unknown[] | undefined {
   if (context === undefined) return undefined;
-  const { callerId, metadata, signal, deadline } = context;
+  const { callerId, metadata, given: signal, deadline } = context;
   return [
     callerId,
     metadata === undefined ? NO_PLACE : put(metadata),
@@ -86,8 +86,8 @@ export function contextParts(context: ToolContext | undefined): unknown[] | unde
 }
 
 /**
- * Whether this Node.js keeps the stores of `AsyncLocalStorage` on resources. Then each callback enters an heir of the
- * captured one: what it sets there reaches no other callback of the event.
+ * Whether this Node.js keeps the stores of `AsyncLocalStorage` on resources. Then each callback enters a resource of
+ * its own: what it sets there reaches no other callback of the event.
  */
 const STORES_ON_RESOURCE = Number(process.versions.node.split(".")[0]) < 24;
 
@@ -96,7 +96,12 @@ function inContext(fn: Callback, resource: number, count: number, a: unknown, b:
   const run = () => places.run(new Queued(places.getStore()), call, fn, count, a, b, undefined);
   if (resource === NO_PLACE) return run();
   const captured = values[resource] as AsyncResource;
-  return (STORES_ON_RESOURCE ? (Object.create(captured) as AsyncResource) : captured).runInAsyncScope(run);
+  return captured.runInAsyncScope(STORES_ON_RESOURCE ? () => newResource().runInAsyncScope(run) : run);
+}
+
+/** Makes a resource of the present context, which nobody has to destroy. */
+function newResource(): AsyncResource {
+  return new AsyncResource("CALLWEIR", { requireManualDestroy: true });
 }
 
 /** Calls a queued callback with `count` arguments; its resource is as far behind the function and the frame. */
@@ -255,7 +260,7 @@ const lent = {
       ToolContext.of({
         callerId,
         metadata: metadata === NO_PLACE ? undefined : values[metadata],
-        signal: signal === NO_PLACE ? undefined : (values[signal] as ToolContext["signal"]),
+        signal: signal === NO_PLACE ? undefined : (values[signal] as ToolContext["given"]),
         deadline,
       }),
     );
@@ -264,7 +269,7 @@ const lent = {
   capture(): void {
     const place: Place | undefined = places.getStore();
     shared[Shared.Echo] = place === undefined ? 0 : place.echo;
-    numbers[0] = put(new AsyncResource("CALLWEIR", { requireManualDestroy: true }));
+    numbers[0] = put(newResource());
   },
 
   soon,
@@ -286,6 +291,7 @@ function contextAt(place: number): ToolContext | undefined {
 /** Describes a thrown value for Rust. */
 function explain(error: unknown): string {
   const told: Record<string, unknown> = { type_name: error === null ? null : typeName(error) };
+  if (typeof error === "object" && error !== null && releases.has(error)) told["release"] = true;
   try {
     told["message"] = error instanceof Error ? String(error.message) : String(error);
     if (error instanceof CallweirError) {

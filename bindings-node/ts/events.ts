@@ -1,6 +1,6 @@
 /** Events as subscribers get them. */
 
-import type { Outcome, ScopeType } from "./types";
+import type { Outcome, ScopeType } from "./generated/names";
 import { parse, plain } from "./value";
 
 /** An event in the wire format. */

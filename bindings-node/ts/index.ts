@@ -42,7 +42,8 @@ export {
 export type { ArgumentsOf, FromSchema, JsonSchema, StandardSchema } from "./schema";
 export { type Descriptor, Tool, tool, type ToolOptions } from "./tool";
 export { currentCall } from "./tools";
-export { type PopOptions, ScopeType } from "./scope";
+export type { PopOptions } from "./scope";
+export { type Outcome, ScopeType } from "./generated/names";
 export {
   type Around,
   type Awaitable,
@@ -52,7 +53,6 @@ export {
   type Gate,
   type ModelCallback,
   type Next,
-  type Outcome,
   type RegisterOptions,
   type Registration,
   type Signal,

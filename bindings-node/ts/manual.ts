@@ -3,7 +3,7 @@
 import { timestampOf } from "./convert";
 import { checked, native, NO_PLACE, put, whenCollected } from "./native";
 import { type Place, ScopeHandle } from "./place";
-import type { Outcome } from "./types";
+import type { Outcome } from "./generated/names";
 
 /** How a manual call is started. */
 export interface ManualOptions {

@@ -3,7 +3,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 
 import { checked, native, NO_PLACE, put, whenCollected } from "./native";
-import type { Outcome, ScopeType } from "./types";
+import type { Outcome, ScopeType } from "./generated/names";
 import { jsonText, timestampOf } from "./convert";
 
 /** The places of the running code; each is immutable, so that siblings cannot disturb each other. @internal */

@@ -174,7 +174,7 @@ export class ToolRegistry {
       const metadata = this.#runtime.json(options?.metadata);
       const toolCallId = maybeTextOf(options?.toolCallId, "a tool call's id");
       const [text, value] = given(args);
-      const signal = context?.signal as SignalLike | undefined;
+      const signal = context?.given as SignalLike | undefined;
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       const task = new Task(this.#runtime.number, name, places.getStore(), undefined, undefined, this);
       if (signal !== undefined) task.listen(signal);

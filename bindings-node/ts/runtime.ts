@@ -4,11 +4,12 @@ import { ManualCall, type ManualOptions } from "./manual";
 import { functionOf, jsonText, maybeTextOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
 import type { AtofEvent, CallRecord } from "./events";
 import type { Family, FamilyCallbacks } from "./generated/families";
+import type { ScopeType } from "./generated/names";
 import { checked, native, NO_PLACE, numbers, put, putMaybe, whenCollected } from "./native";
 import { currentNumber, numberOf, ownerOf, places, ScopeHandle } from "./place";
 import { deliverAtExit } from "./process";
 import { begin, pump, Task } from "./task";
-import type { Awaitable, EntryOptions, RegisterOptions, Registration, ScopeType, Signal, SignalLike } from "./types";
+import type { Awaitable, EntryOptions, RegisterOptions, Registration, Signal, SignalLike } from "./types";
 
 /** The settings of a runtime. Times are in milliseconds. */
 export interface Settings {

@@ -2,27 +2,9 @@
 
 import { type CloseOptions, places, ScopeHandle, stepOut } from "./place";
 import { defaultRuntime, type MarkOptions, type ScopeOptions } from "./runtime";
-import type { ScopeType as Type } from "./types";
+import { ScopeType } from "./generated/names";
 
-export { ScopeHandle };
-
-/** The types of scopes; each is the text that events show. */
-export const ScopeType = Object.freeze({
-  Agent: "agent",
-  Function: "function",
-  Tool: "tool",
-  Llm: "llm",
-  Retriever: "retriever",
-  Embedder: "embedder",
-  Reranker: "reranker",
-  Guardrail: "guardrail",
-  Evaluator: "evaluator",
-  Custom: "custom",
-  Unknown: "unknown",
-} as const satisfies Record<string, Type>);
-
-/** The type of a scope: one of the texts above. */
-export type ScopeType = Type;
+export { ScopeHandle, ScopeType };
 
 type Body<T> = (handle: ScopeHandle) => T;
 
@@ -33,8 +15,8 @@ type Body<T> = (handle: ScopeHandle) => T;
  * `handle.setOutput` sets the output that the end event shows.
  */
 export function scope<T>(name: string, fn: Body<T>): T;
-export function scope<T>(name: string, options: ScopeOptions | Type, fn: Body<T>): T;
-export function scope<T>(name: string, given: ScopeOptions | Type | Body<T>, fn?: Body<T>): T {
+export function scope<T>(name: string, options: ScopeOptions | ScopeType, fn: Body<T>): T;
+export function scope<T>(name: string, given: ScopeOptions | ScopeType | Body<T>, fn?: Body<T>): T {
   const body = typeof given === "function" ? given : fn;
   if (typeof body !== "function") throw new TypeError("a scope's body is not a function");
   const options = typeof given === "string" ? { type: given } : typeof given === "object" ? given : {};
@@ -67,7 +49,7 @@ function isThenable(value: unknown): boolean {
 }
 
 /** Opens a scope and makes it current for what follows in this function; end it with `pop`. */
-export function push(name: string, options?: ScopeOptions | Type): ScopeHandle {
+export function push(name: string, options?: ScopeOptions | ScopeType): ScopeHandle {
   const handle = defaultRuntime().openScope(name, typeof options === "string" ? { type: options } : options);
   places.enterWith(handle);
   return handle;

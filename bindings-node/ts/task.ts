@@ -320,7 +320,7 @@ let endsSince = 0;
 /** Whether the event loop has not turned while many calls ended. */
 let starved = false;
 /** How many calls may end before their events are delivered without waiting for the event loop to turn. */
-const LAG = 64;
+const LAG = 16;
 /** How long events are delivered in one go, in milliseconds. */
 const TURN = 8;
 

@@ -86,31 +86,8 @@ export interface Registration {
   /** The family's wire name, `middleware` or `subscriber`. */
   stage: string;
   name: string;
-  level: "global" | "scope" | "plugin" | "registry" | (string & {});
+  /** Who owns it: nobody (`global`), a scope, a component, or a registry. */
+  level: string;
   owner: string | null;
   priority: number;
 }
-
-/** How a call, scope or manual call ended. */
-export type Outcome =
-  | "succeeded"
-  | "refused"
-  | "failed"
-  | "cancelled"
-  | "abandoned"
-  | "closed_early"
-  | "incomplete";
-
-/** The type of a scope. */
-export type ScopeType =
-  | "agent"
-  | "function"
-  | "tool"
-  | "llm"
-  | "retriever"
-  | "embedder"
-  | "reranker"
-  | "guardrail"
-  | "evaluator"
-  | "custom"
-  | "unknown";

@@ -28,6 +28,7 @@ fn outputs() -> Vec<(PathBuf, String)> {
         (package("intercepts.py"), python::families(Module::Intercepts)),
         (node("errors.ts"), node::errors()),
         (node("kinds.ts"), node::kinds()),
+        (node("names.ts"), node::names()),
         (node("families.ts"), node::callbacks()),
         (node("guardrails.ts"), node::families(Module::Guardrails)),
         (node("intercepts.ts"), node::families(Module::Intercepts)),

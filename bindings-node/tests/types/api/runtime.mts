@@ -109,8 +109,7 @@ export function counters(): void {
 }
 
 export function listings(): void {
-  type Level = "global" | "scope" | "plugin" | "registry" | (string & {});
-  type Line = { stage: string; name: string; level: Level; owner: string | null; priority: number };
+  type Line = { stage: string; name: string; level: string; owner: string | null; priority: number };
   expect<Equal<Members<Registration>, Line>>();
   expect<Equal<typeof registrations, () => Registration[]>>();
   type Explain = (kind: "tool" | "llm", name: string, options?: EntryOptions) => Registration[];

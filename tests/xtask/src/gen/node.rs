@@ -1,9 +1,9 @@
-//! The generated modules of the Node package: errors, kinds, families, guardrails and intercepts.
+//! The generated modules of the Node package: errors, kinds, names, families, guardrails and intercepts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use callweir::{ErrorKind, Family, Module, Shape, Subject};
+use callweir::{ErrorKind, Family, Module, Outcome, ScopeType, Shape, Subject};
 
 use super::MARK;
 
@@ -22,6 +22,23 @@ pub(crate) fn errors() -> String {
     );
     for kind in ErrorKind::ALL {
         error_class(&mut text, *kind);
+    }
+    text
+}
+
+/// Returns the text of `names.ts`: the words of the wire format.
+pub(crate) fn names() -> String {
+    let mut text = format!(
+        "/** The words of the wire format; {MARK}. */\n\n/** The types of scopes; each is the text that events show. */\nexport const ScopeType = Object.freeze({{\n"
+    );
+    for scope in ScopeType::ALL {
+        let _ = writeln!(text, "  {scope:?}: \"{scope}\",");
+    }
+    text.push_str("} as const);\n\n/** The type of a scope. */\nexport type ScopeType = (typeof ScopeType)[keyof typeof ScopeType];\n");
+    text.push_str("\n/** How a call, scope or manual call ended. */\nexport type Outcome =\n");
+    for (index, outcome) in Outcome::ALL.iter().enumerate() {
+        let end = if index + 1 == Outcome::ALL.len() { ";" } else { "" };
+        let _ = writeln!(text, "  | \"{outcome}\"{end}");
     }
     text
 }
