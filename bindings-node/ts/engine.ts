@@ -8,7 +8,7 @@ import { CallweirError } from "./generated/errors";
 import { buildError, fieldsOf } from "./generated/kinds";
 import { connect, How, Kind, native, NO_PLACE, numbers, put, shared, Shared, values } from "./native";
 import { type Place, places, Queued } from "./place";
-import { begin, callBackWith, pump, resumeWoken, settle, soon, Task, write } from "./task";
+import { begin, callBackWith, pump, resumeWoken, settle, SHAPES, soon, Task, write } from "./task";
 import { type SignalLike, Verdict } from "./types";
 import { isolate, keysOf, parse, Refused, stringify, typeName } from "./value";
 
@@ -305,5 +305,7 @@ function explain(error: unknown): string {
   return stringify(told, undefined);
 }
 
+places.run(new Queued(undefined), () => SHAPES.push(newResource(), Promise.resolve()));
+SHAPES.push(new Queued(undefined), AtofEvent.of(""), new ToolCall({ name: "", arguments: undefined }));
 connect(lent);
 callBackWith(callBack);

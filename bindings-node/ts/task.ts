@@ -125,6 +125,14 @@ class Listener {
 
 const listeners = new WeakMap<object, Listener>();
 
+/**
+ * Keeps objects alive whose likes come and go with every call.
+ *
+ * The engine forgets the shape of objects when a full collection finds none of them, and throws away the code that it
+ * has made for the shape: the calls after it would be some times as slow.
+ */
+export const SHAPES: object[] = [new Task(0, "", undefined, undefined, undefined, undefined)];
+
 /** Signals of `Cancellation`: who waits gets Callweir's own error. */
 export const ownSignals = new WeakSet<object>();
 
