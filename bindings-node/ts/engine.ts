@@ -93,10 +93,17 @@ const STORES_ON_RESOURCE = Number(process.versions.node.split(".")[0]) < 24;
 
 /** Calls a queued callback in the context in which its event was emitted. */
 function inContext(fn: Callback, resource: number, count: number, a: unknown, b: unknown): unknown {
-  const run = () => places.run(new Queued(places.getStore()), call, fn, count, a, b, undefined);
-  if (resource === NO_PLACE) return run();
-  const captured = values[resource] as AsyncResource;
-  return captured.runInAsyncScope(STORES_ON_RESOURCE ? () => newResource().runInAsyncScope(run) : run);
+  if (resource === NO_PLACE) return inQueue(fn, count, a, b);
+  const run = STORES_ON_RESOURCE ? inOwn : inQueue;
+  return (values[resource] as AsyncResource).runInAsyncScope(run, undefined, fn, count, a, b);
+}
+
+function inOwn(fn: Callback, count: number, a: unknown, b: unknown): unknown {
+  return newResource().runInAsyncScope(inQueue, undefined, fn, count, a, b);
+}
+
+function inQueue(fn: Callback, count: number, a: unknown, b: unknown): unknown {
+  return places.run(new Queued(places.getStore()), call, fn, count, a, b, undefined);
 }
 
 /** Makes a resource of the present context, which nobody has to destroy. */
