@@ -88,6 +88,8 @@ export class Task implements Place {
 
   over(): void {
     this.hasEnded = true;
+    // The task lives on as a place: what still runs in its context must not keep the call's result.
+    this.resolve = this.reject = this.promise = this.resource = undefined;
     if (shared[Shared.Seen] !== 0) {
       const id = Shared.Id;
       this.seen = [shared[id], shared[id + 1], shared[id + 2], shared[id + 3]];
@@ -210,18 +212,23 @@ function goOn(task: Task, step: unknown): void {
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
       const value = values[numbers[0]];
+      const { resolve } = task;
       settled(task);
-      task.resolve?.(value);
+      resolve?.(value);
       return;
     }
-    case Standing.Plain:
+    case Standing.Plain: {
+      const { resolve } = task;
       settled(task);
-      task.resolve?.(answer);
+      resolve?.(answer);
       return;
+    }
     case Standing.Failed:
-    case Standing.Aborted:
-      task.reject?.(failure(task));
+    case Standing.Aborted: {
+      const { reject } = task;
+      reject?.(failure(task));
       return;
+    }
     case Standing.Waiting:
       waitElsewhere(task);
       after();
@@ -309,8 +316,9 @@ function rejectAbandoned(): void {
     const task = values[place] as Task;
     // Whoever never looks at the promise did not ask for this failure.
     task.promise?.catch(() => undefined);
+    const { reject } = task;
     task.over();
-    task.reject?.(task.reason(cancelled()));
+    reject?.(task.reason(cancelled()));
   }
   reclaim();
 }
