@@ -61,6 +61,11 @@ struct Explained {
     fields: std::collections::HashMap<String, String>,
 }
 
+/// The error of a function of the package's own that could not run.
+pub(crate) fn unable() -> Error {
+    Error::internal("JavaScript could not run: its stack is full, or its environment is ending")
+}
+
 fn explained(local: &Local, slot: &Slot) -> Explained {
     let text = local.call_for_text(Lent::Explain, &[local.js.number(slot.place())]);
     text.and_then(|text| serde_json::from_str(&text).ok())
@@ -134,10 +139,8 @@ pub(crate) fn thrown_place(instance: &Arc<Instance>, local: &Local, error: &Erro
 /// Returns a place of its own for what is thrown for an error.
 pub(crate) fn thrown_slot(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Slot> {
     let place = thrown_place(instance, local, error)?;
-    let again = local
-        .call_with(Lent::Again, &[place])
-        .ok_or_else(Error::shut_down)?;
-    Slot::take(instance, again).ok_or_else(Error::shut_down)
+    let again = local.call_with(Lent::Again, &[place]).ok_or_else(unable)?;
+    Slot::take(instance, again).ok_or_else(unable)
 }
 
 /// Makes the JavaScript error of one of Callweir's own.
@@ -166,7 +169,7 @@ fn built(instance: &Arc<Instance>, local: &Local, error: &Error) -> Result<Slot>
         local.js.number(cause.unwrap_or(NO_PLACE)),
     ];
     let place = local.call_for_number(Lent::Build, &arguments)?;
-    Slot::take(instance, place).ok_or_else(Error::shut_down)
+    Slot::take(instance, place).ok_or_else(unable)
 }
 
 /// Returns the text of an error of Callweir's own, for errors that a program makes itself.

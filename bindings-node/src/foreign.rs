@@ -208,7 +208,7 @@ impl Callback {
         let slot = Slot::take(&self.instance, local.given(0)).filter(|_| called);
         let over = local.frames.borrow_mut().remove(frame);
         drop(over);
-        let slot = slot.ok_or_else(Error::shut_down)?;
+        let slot = slot.ok_or_else(crate::error::unable)?;
         Ok(Step::Ready(self.read(local, Answer { how, slot }, read)))
     }
 
@@ -271,7 +271,7 @@ fn read_verdict(callback: &Callback, local: &Local, answer: Answer) -> Result<Ve
         How::Nothing => Ok(Verdict::Allow),
         How::Text => {
             let reason = local.call_for_text(Lent::TextOf, &place);
-            reason.map(Verdict::reject).ok_or_else(Error::shut_down)
+            reason.map(Verdict::reject).ok_or_else(crate::error::unable)
         }
         _ => match local.call_for_text(Lent::Verdict, &place) {
             Some(text) => {

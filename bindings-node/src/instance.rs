@@ -353,7 +353,7 @@ impl Local {
     pub(crate) fn call_for_number(&self, lent: Lent, arguments: &[Raw]) -> Result<f64> {
         self.call(lent, arguments)
             .and_then(|answer| self.js.as_number(answer))
-            .ok_or_else(Error::shut_down)
+            .ok_or_else(crate::error::unable)
     }
 
     /// Calls a lent function that answers with a text, or with nothing.

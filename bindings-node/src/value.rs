@@ -111,7 +111,7 @@ impl HostValue for Object {
         let arguments = [local.js.number(self.slot.place()), local.js.number(default)];
         let text = local
             .call_for_text(Lent::Stringify, &arguments)
-            .ok_or_else(Error::shut_down)?;
+            .ok_or_else(crate::error::unable)?;
         if local.get(Shared::How) == How::Thrown as i32 {
             let (path, why): (String, String) = serde_json::from_str(&text).unwrap_or_default();
             return Err(Error::not_json(path, why));
@@ -123,8 +123,8 @@ impl HostValue for Object {
         let local = self.slot.instance.here()?;
         let copy = local
             .call_with(Lent::Isolate, &[self.slot.place()])
-            .ok_or_else(Error::shut_down)?;
-        let slot = Slot::take(&self.slot.instance, copy).ok_or_else(Error::shut_down)?;
+            .ok_or_else(crate::error::unable)?;
+        let slot = Slot::take(&self.slot.instance, copy).ok_or_else(crate::error::unable)?;
         Ok(Self::payload(slot, &self.default))
     }
 
@@ -183,7 +183,7 @@ fn made(instance: &Arc<Instance>, local: &Local, value: &Value) -> Result<Slot> 
 
 fn parsed(instance: &Arc<Instance>, local: &Local, text: &str) -> Result<Slot> {
     let place = local.call_for_number(Lent::Parse, &[local.js.text(text)])?;
-    Slot::take(instance, place).ok_or_else(Error::shut_down)
+    Slot::take(instance, place).ok_or_else(crate::error::unable)
 }
 
 /// Makes the payload of JSON text that has been parsed; a number that JavaScript cannot hold is refused.

@@ -10,11 +10,13 @@ import {
   currentCall,
   guardrails,
   intercepts,
+  InvalidArgument,
   InvalidReturn,
   NotJson,
   Runtime,
   scope,
   tool,
+  ToolContext,
   tools,
 } from "callweir";
 
@@ -488,8 +490,12 @@ test("helpers and options of the wrong type are errors that name them", async ()
   for (const toolCallId of [5, {}, Symbol("id")]) {
     assert.ok((await thrownBy(call("t", {}, echo, { toolCallId }))) instanceof TypeError, typeof toolCallId);
   }
-  for (const signal of [5, "abort", {}]) {
-    assert.ok((await thrownBy(call("t", {}, echo, { signal }))) instanceof TypeError, typeof signal);
+  for (const signal of [5, "abort", {}, null]) {
+    for (const made of [() => call("t", {}, echo, { signal }), async () => new ToolContext({ signal })]) {
+      const error = await thrownBy(made());
+      assert.ok(error instanceof InvalidArgument, typeof signal);
+      assert.equal(error.path, "$.signal");
+    }
   }
   assert.equal(await call("t", 1, echo, {}), 1);
   assert.equal(await call("t", 1, echo, { metadata: null, toolCallId: undefined, signal: undefined }), 1);

@@ -678,6 +678,30 @@ describe("C-94 REG-3 a context's signal fires at its deadline too", () => {
 
   test("a deadline that has passed has fired it", () => {
     assert.ok(new ToolContext({ deadline: -1 }).signal instanceof AbortSignal);
-    assert.equal(new ToolContext().signal, undefined);
+  });
+
+  test("that of a call without limits never fires, and is the same each time", async () => {
+    const context = new ToolContext();
+    assert.ok(context.signal instanceof AbortSignal);
+    assert.equal(context.signal, context.signal);
+    assert.equal(context.signal.aborted, false);
+    const listens = tool({ name: "t" }, (_, { signal }) => signal.aborted);
+    assert.equal(await new ToolRegistry().register(listens).dispatch("t", {}), false);
+  });
+
+  test("what waits inside the call fails with TimedOut too", async () => {
+    const inner = deferred();
+    const registry = new ToolRegistry().register(tool({ name: "waits" }, () => new Promise(() => undefined)));
+    registry.use(async (call, next) => {
+      try {
+        return await next();
+      } catch (error) {
+        inner.resolve(error);
+        throw error;
+      }
+    });
+    const running = registry.dispatch("waits", {}, new ToolContext({ deadline: 15 }));
+    assert.equal((await thrownBy(running)).name, "TimedOut");
+    assert.equal((await within(inner.promise, 2000)).name, "TimedOut");
   });
 });

@@ -508,6 +508,21 @@ test("C-18 a callback that uses up the stack fails its own call and no other", a
   );
 });
 
+test("C-18 calls that make themselves without end fail when the stack is full", async () => {
+  const registry = new ToolRegistry().register(tool({ name: "t" }, (args) => args));
+  let depth = 0;
+  registry.use((call) => {
+    depth += 1;
+    return registry.dispatch("t", call.arguments);
+  });
+  for (let n = 0; n < 3; n += 1) {
+    const error = await within(thrownBy(registry.dispatch("t", { n })), 20_000);
+    assert.ok(error instanceof RangeError || error instanceof callweir.Internal, String(error));
+  }
+  assert.ok(depth > 100);
+  assert.equal(await call("t", 1), 1);
+});
+
 /** How each of Callweir's own errors is made, with its fields. */
 const OWN = {
   Denied: [["no"], { reason: "no" }],

@@ -74,7 +74,8 @@ describe("REG-3 which arguments fit", () => {
   const schema = (more) => ({ type: "object", properties: { a: {}, b: {} }, required: ["a"], ...more });
   const cases = [
     [schema(), { a: 1 }, undefined],
-    [schema(), { a: undefined, b: 1 }, undefined],
+    [schema(), { a: undefined, b: 1 }, "$.a"],
+    [schema(), { a: 1, c: undefined }, undefined],
     [schema(), { a: 1, c: 2 }, "$.c"],
     [schema(), { b: 1 }, "$.a"],
     [schema({ additionalProperties: true }), { a: 1, c: 2 }, undefined],
@@ -274,6 +275,15 @@ describe("another library of the Standard Schema interface", () => {
     const registry = registryOf(tool({ name: "t", parameters }, (args) => args));
     assert.deepEqual(await registry.dispatch("t", { n: 1 }), { n: 1, seen: 1 });
   });
+});
+
+test("zod: a type that JSON Schema has no word for is an error that says what to do", () => {
+  for (const type of [z.date(), z.coerce.date(), z.bigint(), z.map(z.string(), z.string()), z.symbol()]) {
+    const make = () => tool({ name: "t", parameters: z.object({ when: type }) }, () => 1);
+    assert.throws(make, (error) => {
+      return error instanceof TypeError && error.cause instanceof Error && /zod has no form.*give `par/.test(error.message);
+    });
+  }
 });
 
 test("a schema's validation happens inside the call, after guardrails and intercepts", async () => {

@@ -1,6 +1,6 @@
 /** A tool call on its way in, and who makes it under which limits. */
 
-import { wrongArgument } from "./convert";
+import { signalOf, wrongArgument } from "./convert";
 import type { Descriptor } from "./tool";
 import type { Signal } from "./types";
 
@@ -29,9 +29,7 @@ export class ToolContext {
   constructor(options: ToolContextOptions = {}) {
     const { callerId, metadata, signal, deadline } = options;
     if (callerId !== undefined && typeof callerId !== "string") wrongArgument("$.callerId", "expected a text");
-    if (signal !== undefined && typeof signal.addEventListener !== "function") {
-      wrongArgument("$.signal", "expected an AbortSignal");
-    }
+    signalOf(signal);
     if (deadline !== undefined && (typeof deadline !== "number" || Number.isNaN(deadline))) {
       wrongArgument("$.deadline", "expected a number of milliseconds from now");
     }
@@ -51,10 +49,14 @@ export class ToolContext {
     return this.#given;
   }
 
-  /** Fires when the call is cancelled, and when its deadline passes; hand it to what the tool starts. */
-  get signal(): Signal | undefined {
+  /**
+   * Fires when the call is cancelled, and when its deadline passes; hand it to what the tool starts.
+   *
+   * There always is one: that of a call without limits never fires.
+   */
+  get signal(): Signal {
     const left = this.deadline;
-    if (left === undefined) return this.#given;
+    if (left === undefined) return this.#given ?? (this.#signal ??= new AbortController().signal as Signal);
     this.#signal ??= firing(this.#given as AbortSignal | undefined, Math.max(0, left)) as Signal;
     return this.#signal;
   }
@@ -105,9 +107,6 @@ function firing(signal: AbortSignal | undefined, milliseconds: number): AbortSig
   return typeof AbortSignal.any === "function" ? AbortSignal.any([signal, late]) : signal;
 }
 
-/** The context of a call that was given none. */
-export const EMPTY = new ToolContext();
-
 /** What a call is made of, to test a middleware alone. */
 export interface ToolCallOptions<A = any> {
   name: string;
@@ -135,7 +134,7 @@ export class ToolCall<A = any> {
   constructor(options: ToolCallOptions<A>) {
     this.name = options.name;
     this.arguments = options.arguments;
-    this.context = options.context ?? EMPTY;
+    this.context = options.context ?? new ToolContext();
     this.#descriptor = options.descriptor;
   }
 

@@ -1,6 +1,7 @@
 /** What programs give beside payloads: metadata, times, names. */
 
 import { checked, native } from "./native";
+import type { SignalLike } from "./types";
 import { Refused, stringify, typeName } from "./value";
 
 /** Fails with the error of an argument, naming its path. */
@@ -36,6 +37,15 @@ export function timeoutOf(timeout: number | undefined): number | undefined {
     wrongArgument("$.timeout", "expected a number of milliseconds, 0 or more");
   }
   return timeout;
+}
+
+/** Checks that something is a signal, where there is one. */
+export function signalOf(value: unknown): SignalLike | undefined {
+  const signal = value as Partial<SignalLike> | null | undefined;
+  if (signal !== undefined && typeof signal?.addEventListener !== "function") {
+    wrongArgument("$.signal", "expected an AbortSignal");
+  }
+  return signal as SignalLike | undefined;
 }
 
 /** Checks that something is a function. */

@@ -2,7 +2,7 @@
 
 import { AsyncResource } from "node:async_hooks";
 
-import { EMPTY, releases, ToolCall, ToolContext } from "./context";
+import { releases, ToolCall, ToolContext } from "./context";
 import { AtofEvent } from "./events";
 import { CallweirError } from "./generated/errors";
 import { buildError, fieldsOf } from "./generated/kinds";
@@ -173,7 +173,7 @@ function callBack(task: Task): boolean {
     case Kind.Work:
       return inCall(task, frame, task.root.work as Callback, 1, value, undefined, undefined);
     case Kind.Tool:
-      return inCall(task, frame, kept(fn), 2, value, contextAt(numbers[3]) ?? EMPTY, undefined);
+      return inCall(task, frame, kept(fn), 2, value, contextAt(numbers[3]) ?? new ToolContext(), undefined);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Runtimes: registrations, scopes and the dispatcher that belong together. */
 
 import { ManualCall, type ManualOptions } from "./manual";
-import { functionOf, jsonText, maybeTextOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
+import { functionOf, jsonText, maybeTextOf, signalOf, textOf, timeoutOf, timestampOf, wrongArgument } from "./convert";
 import type { AtofEvent, CallRecord } from "./events";
 import type { Family, FamilyCallbacks } from "./generated/families";
 import type { ScopeType } from "./generated/names";
@@ -9,7 +9,7 @@ import { checked, native, NO_PLACE, numbers, put, putMaybe, whenCollected } from
 import { currentNumber, numberOf, ownerOf, places, ScopeHandle } from "./place";
 import { deliverAtExit } from "./process";
 import { begin, pump, Task } from "./task";
-import type { Awaitable, EntryOptions, RegisterOptions, Registration, Signal, SignalLike } from "./types";
+import type { Awaitable, EntryOptions, RegisterOptions, Registration, Signal } from "./types";
 
 /** The settings of a runtime. Times are in milliseconds. */
 export interface Settings {
@@ -209,7 +209,7 @@ export class Runtime {
     try {
       const metadata = this.json(options.metadata);
       const toolCallId = maybeTextOf(options.toolCallId, "a tool call's id");
-      const signal = options.signal as SignalLike | undefined;
+      const signal = signalOf(options.signal);
       if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
       if (signal !== undefined) task.listen(signal);
       return begin<R>(task, (object) => {

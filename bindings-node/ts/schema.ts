@@ -82,10 +82,20 @@ export function isStandard(schema: unknown): schema is StandardSchema {
 /** Returns the JSON Schema of what a library's schema accepts. */
 export function toJsonSchema(schema: StandardSchema): JsonSchema {
   const target = "draft-2020-12";
-  const made = fromStandard(schema, target) ?? fromMethod(schema) ?? fromZod(schema);
+  const { vendor } = schema["~standard"];
+  let made: JsonSchema | undefined;
+  try {
+    made = fromStandard(schema, target) ?? fromMethod(schema) ?? fromZod(schema);
+  } catch (cause) {
+    throw new TypeError(
+      `the schema of ${vendor} has no form in JSON Schema (${(cause as Partial<Error> | null)?.message}): ` +
+        "use a type that JSON has, such as `z.iso.date()` for a date, or give `parameters` as JSON Schema",
+      { cause },
+    );
+  }
   if (made === undefined) {
     throw new TypeError(
-      `the schema of ${schema["~standard"].vendor} cannot say itself as JSON Schema: ` +
+      `the schema of ${vendor} cannot say itself as JSON Schema: ` +
         "give `parameters` as JSON Schema, or use zod 4",
     );
   }
@@ -109,13 +119,13 @@ function fromMethod(schema: StandardSchema): JsonSchema | undefined {
 /** Asks the zod of the program, for versions of zod 4 whose schemas cannot say it themselves. */
 function fromZod(schema: StandardSchema): JsonSchema | undefined {
   if (!("_zod" in schema)) return undefined;
+  let zod: { toJSONSchema?: (schema: unknown, options: object) => JsonSchema };
   try {
-    const path = require.resolve("zod", { paths: [process.cwd(), __dirname] });
-    const zod = require(path) as { toJSONSchema?: (schema: unknown, options: object) => JsonSchema };
-    return zod.toJSONSchema?.(schema, { io: "input" });
+    zod = require(require.resolve("zod", { paths: [process.cwd(), __dirname] })) as typeof zod;
   } catch {
     return undefined;
   }
+  return zod.toJSONSchema?.(schema, { io: "input" });
 }
 
 /** Returns the arguments as a library's schema gives them; what it refuses is an error with the path. */

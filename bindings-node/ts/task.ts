@@ -177,10 +177,7 @@ export function begin<T>(
   try {
     answer = run(task, step(object, a, b, c));
   } catch (error) {
-    // Only a stack without room gets here: what cannot go on is given up.
-    numbers[0] = task.number;
-    native.forgetTask();
-    task.over();
+    giveUp(task);
     return Promise.reject(error as Error);
   }
   switch (shared[Shared.Standing] as Standing) {
@@ -206,9 +203,24 @@ export function begin<T>(
   }
 }
 
+/** Gives up a task that cannot go on: only a stack without room comes to that. */
+function giveUp(task: Task): void {
+  numbers[0] = task.number;
+  native.forgetTask();
+  task.over();
+}
+
 /** Goes on with a task after a native step, and settles its promise if that was the last. */
 function goOn(task: Task, step: unknown): void {
-  const answer = run(task, step);
+  let answer: unknown;
+  try {
+    answer = run(task, step);
+  } catch (error) {
+    const { reject } = task;
+    giveUp(task);
+    reject?.(error);
+    return;
+  }
   switch (shared[Shared.Standing] as Standing) {
     case Standing.Done: {
       const value = values[numbers[0]];
@@ -242,6 +254,8 @@ function goOn(task: Task, step: unknown): void {
 function failure(task: Task): unknown {
   const error = values[numbers[0]];
   const thrown = (shared[Shared.Standing] as Standing) === Standing.Aborted ? task.reason(error) : error;
+  // What waited inside the task fails with it, and for the same reason.
+  if (shared[Shared.Abandoned] > 0) rejectAbandoned(task.root, thrown);
   settled(task);
   return thrown;
 }
@@ -311,14 +325,14 @@ export function resumeWoken(): void {
 }
 
 /** Rejects the promises of work that was given up, so that clean-up in it runs. */
-function rejectAbandoned(): void {
+function rejectAbandoned(root?: Task, failure?: unknown): void {
   for (let place = native.nextAbandoned(); place !== undefined; place = native.nextAbandoned()) {
     const task = values[place] as Task;
     // Whoever never looks at the promise did not ask for this failure.
     task.promise?.catch(() => undefined);
     const { reject } = task;
     task.over();
-    reject?.(task.reason(cancelled()));
+    reject?.(task.root === root ? failure : task.reason(cancelled()));
   }
   reclaim();
 }

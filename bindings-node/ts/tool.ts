@@ -1,6 +1,6 @@
 /** Tools: functions with a name, a description and a schema. */
 
-import { EMPTY, type ToolContext } from "./context";
+import { ToolContext } from "./context";
 import { functionOf, jsonText, textOf } from "./convert";
 import { checked, native, put, putWeak } from "./native";
 import { type ArgumentsOf, isStandard, type JsonSchema, type StandardSchema, toJsonSchema, validate } from "./schema";
@@ -82,7 +82,7 @@ export class Tool<A = any, R = any> {
    */
   executeWith(args: unknown, context?: ToolContext): R {
     checked(native.checkArguments(this.#parameters, put(args)));
-    return this.call(args, context ?? EMPTY) as R;
+    return this.call(args, context ?? new ToolContext()) as R;
   }
 
   /** Describes the tool for the native half, which takes over the function's place; the tool keeps the function. @internal */

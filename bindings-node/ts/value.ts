@@ -214,7 +214,9 @@ export function typeName(value: unknown): string {
   if (value === null) return "null";
   if (typeof value !== "object") return typeof value;
   try {
-    const { constructor } = value;
+    const { constructor, name } = value as { constructor?: unknown; name?: unknown };
+    // The platform's errors share one class, and are told apart by their names.
+    if (typeof DOMException === "function" && value instanceof DOMException) return String(name);
     return typeof constructor === "function" && constructor.name !== "" ? constructor.name : "Object";
   } catch {
     return "Object";
@@ -350,9 +352,19 @@ function isPlainObject(value: object): boolean {
   return Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype, "hasOwnProperty");
 }
 
+/** Says whether a property counts: one that is `undefined` is as good as not there. */
+function isGiven(value: Record<string, unknown>, key: string): boolean {
+  try {
+    return value[key] !== undefined;
+  } catch {
+    return true;
+  }
+}
+
 /** Lists the keys of an object as JSON text; nothing for what is no object. */
 export function keysOf(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  const text = JSON.stringify(Object.keys(value));
-  return text.includes("\\ud") ? JSON.stringify(Object.keys(value).map((key) => key.toWellFormed())) : text;
+  const keys = Object.keys(value).filter((key) => isGiven(value as Record<string, unknown>, key));
+  const text = JSON.stringify(keys);
+  return text.includes("\\ud") ? JSON.stringify(keys.map((key) => key.toWellFormed())) : text;
 }

@@ -217,7 +217,7 @@ impl Error {
 
     /// Says that something that belongs to a callback was used after its end.
     pub fn expired() -> Self {
-        let text = "`next` was used after the callback that it was given to had ended";
+        let text = "`next` was used after the callback that it was given to, or its call, had ended";
         Self::new(ErrorKind::Expired, text)
     }
 

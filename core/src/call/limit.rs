@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{Either, select};
 use tokio_util::sync::CancellationToken;
@@ -123,7 +123,7 @@ impl Limits {
         if fired && error.is_release() {
             return Err(Error::cancelled().with_cause(error));
         }
-        if error.is_release() && self.deadline.is_some_and(|at| at <= Instant::now()) {
+        if error.is_release() && self.deadline.is_some_and(|at| at <= Instant::now() + EARLY) {
             return Err(timed_out().with_cause(error));
         }
         if !fired || error.is_denial() || error.is_control() {
@@ -132,6 +132,9 @@ impl Limits {
         Err(Error::cancelled().with_cause(error))
     }
 }
+
+/// How early a host's own timer may fire: some count from the start of the present turn of their loop.
+const EARLY: Duration = Duration::from_millis(50);
 
 fn timed_out() -> Error {
     Error::new(ErrorKind::TimedOut, "the deadline of the call has passed")

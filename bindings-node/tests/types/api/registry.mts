@@ -163,7 +163,7 @@ export function contexts(): void {
       {
         readonly callerId: string | undefined;
         readonly metadata: any;
-        readonly signal: Signal | undefined;
+        readonly signal: Signal;
         readonly deadline: number | undefined;
         withCallerId: (callerId: string) => ToolContext;
         withMetadata: (metadata: unknown) => ToolContext;
