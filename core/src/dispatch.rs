@@ -29,6 +29,7 @@ use crate::timer::Timer;
 
 pub use bounds::Limits;
 pub use lane::Runnable;
+pub(crate) use lane::echo_depth;
 pub(crate) use queue::Draft;
 pub(crate) use queue::PayloadCopy;
 pub use subscriber::ObserveCalls;

@@ -20,6 +20,16 @@ pub async fn dispatch_text(registry: ToolRegistry, request: DispatchRequest) -> 
     crate::registry::result_text(&registry.dispatch_request(request).await?)
 }
 
+/// Returns the text `{"result": ...}` of a result.
+pub fn result_text(result: &crate::value::Payload) -> Result<String> {
+    crate::registry::result_text(result)
+}
+
+/// Returns how many callbacks of the dispatcher lie behind this moment on this thread.
+pub fn echo_depth() -> u32 {
+    crate::dispatch::echo_depth()
+}
+
 /// Returns the id of a call's scope, if anybody can have seen it.
 pub fn seen_id(scope: &Scope) -> Option<[u8; 16]> {
     scope.drawn_uuid().map(uuid::Uuid::into_bytes)

@@ -1,5 +1,6 @@
 //! `cargo gen`: writes the files that are made from the core's tables, or checks them.
 
+mod c;
 mod node;
 mod python;
 
@@ -19,10 +20,15 @@ const MARK_LINES: usize = 5;
 /// Every generated file: its path from the top of the repository, and its text.
 ///
 /// A generator is a function in a module of its own that returns one text; its row goes here.
-fn outputs() -> Vec<(PathBuf, String)> {
+fn outputs(workspace: &Workspace) -> Result<Vec<(PathBuf, String)>, String> {
     let package = |name: &str| PathBuf::from("bindings-python/python/callweir").join(name);
     let node = |name: &str| PathBuf::from("bindings-node/ts/generated").join(name);
-    vec![
+    Ok(vec![
+        (PathBuf::from("bindings-ffi/src/generated.rs"), c::constants()),
+        (
+            PathBuf::from("bindings-ffi/include/callweir.h"),
+            c::header(workspace)?,
+        ),
         (package("errors.py"), python::errors()),
         (package("guardrails.py"), python::families(Module::Guardrails)),
         (package("intercepts.py"), python::families(Module::Intercepts)),
@@ -32,12 +38,12 @@ fn outputs() -> Vec<(PathBuf, String)> {
         (node("families.ts"), node::callbacks()),
         (node("guardrails.ts"), node::families(Module::Guardrails)),
         (node("intercepts.ts"), node::families(Module::Intercepts)),
-    ]
+    ])
 }
 
 /// Writes every file that differs.
 pub(crate) fn write(workspace: &Workspace) -> Result<bool, String> {
-    for (path, text) in marked_outputs()? {
+    for (path, text) in marked_outputs(workspace)? {
         let target = workspace.root.join(&path);
         if fs::read_to_string(&target).is_ok_and(|current| current == text) {
             continue;
@@ -55,7 +61,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<bool, String> {
 /// Names every file that differs from what would be written; true when none does.
 pub(crate) fn check(workspace: &Workspace) -> Result<bool, String> {
     let mut same = true;
-    for (path, text) in marked_outputs()? {
+    for (path, text) in marked_outputs(workspace)? {
         let current = fs::read_to_string(workspace.root.join(&path)).unwrap_or_default();
         if current != text {
             same = false;
@@ -68,8 +74,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<bool, String> {
     Ok(same)
 }
 
-fn marked_outputs() -> Result<Vec<(PathBuf, String)>, String> {
-    let outputs = outputs();
+fn marked_outputs(workspace: &Workspace) -> Result<Vec<(PathBuf, String)>, String> {
+    let outputs = outputs(workspace)?;
     match outputs
         .iter()
         .find(|(_, text)| !text.lines().take(MARK_LINES).any(|line| line.contains(MARK)))

@@ -1,10 +1,11 @@
 //! The task runner: `cargo verify`, `cargo demo`, `cargo bench-doors` and `cargo gen`.
 //!
 //! One module for each command, and the parts that they share: `workspace` (folders), `process` (children),
-//! `python` (the virtual environment and the wheel), `node` (the packages, the addon and the TypeScript), `report`
+//! `python` (the virtual environment and the wheel), `node` (the packages, the addon and the TypeScript), `c` (the C library), `report`
 //! (counting and tables).
 
 mod bench;
+mod c;
 mod demo;
 mod r#gen;
 mod node;

@@ -9,7 +9,7 @@ use crate::process;
 use crate::report::{Counts, Report, Row};
 use crate::unavailable::Unavailable;
 use crate::workspace::{Workspace, in_ci};
-use crate::{node, python};
+use crate::{c, node, python};
 
 /// What a step came to.
 pub(crate) enum Outcome {
@@ -49,6 +49,7 @@ pub(crate) struct Context<'a> {
     pub(crate) workspace: &'a Workspace,
     python: OnceCell<Result<python::Environment, Unavailable>>,
     node: OnceCell<Result<node::Environment, Unavailable>>,
+    c: OnceCell<Result<c::Prefix, String>>,
 }
 
 impl<'a> Context<'a> {
@@ -57,6 +58,7 @@ impl<'a> Context<'a> {
             workspace,
             python: OnceCell::new(),
             node: OnceCell::new(),
+            c: OnceCell::new(),
         }
     }
 
@@ -72,6 +74,11 @@ impl<'a> Context<'a> {
         self.node
             .get_or_init(|| node::Environment::prepare(self.workspace))
             .as_ref()
+    }
+
+    /// The C library, built and installed by the first step that asks.
+    pub(crate) fn c(&self) -> Result<&c::Prefix, &String> {
+        self.c.get_or_init(|| c::Prefix::install(self)).as_ref()
     }
 
     /// A cargo command that builds the binding for the environment's interpreter.

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::report::{Counts, cargo_test_counts, node_test_counts, pytest_counts, script_counts};
 use crate::steps::{Context, Outcome, Step, run_all};
 use crate::workspace::Workspace;
-use crate::{r#gen, node, process, python};
+use crate::{c, r#gen, node, process, python};
 
 const STEPS: &[Step] = &[
     // First, because the interpreter decides how the binding is compiled in all the others.
@@ -32,6 +32,16 @@ const STEPS: &[Step] = &[
         node_tests(context, "tests/node")
     }),
     ("node types", node_types),
+    ("C library", |context| match context.c() {
+        Ok(_) => Outcome::Counted(Counts::one(true)),
+        Err(reason) => Outcome::Failed(reason.clone()),
+    }),
+    ("C tests", |context| {
+        c_programs(context, "bindings-ffi/c/tests", script_counts)
+    }),
+    ("C examples", |context| {
+        c_programs(context, "bindings-ffi/c/examples", |_| Counts::one(true))
+    }),
     // The README's examples come here: a row whose function runs each of its code blocks and counts them.
 ];
 
@@ -158,6 +168,40 @@ fn node_types(context: &Context<'_>) -> Outcome {
         let mut command = environment.node(context.workspace);
         counted(command.arg(script), script_counts)
     })
+}
+
+/// Compiles and runs each C file of a folder, a program of its own, and adds up what they count.
+fn c_programs(context: &Context<'_>, folder: &str, count: fn(&[String]) -> Counts) -> Outcome {
+    let prefix = match context.c() {
+        Ok(prefix) => prefix,
+        Err(reason) => return Outcome::Failed(reason.clone()),
+    };
+    let sources = match c::sources(&context.workspace.path(folder)) {
+        Ok(sources) => sources,
+        Err(reason) => return Outcome::Failed(reason),
+    };
+    let mut total = Counts::default();
+    for source in sources {
+        let name = source
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        println!("-- {name}");
+        let mut command = match prefix.program(context.workspace, &name, &[source]) {
+            Ok(command) => command,
+            Err(outcome) => return outcome,
+        };
+        match process::run_and_keep(&mut command) {
+            Ok(finished) => {
+                let counts = count(&finished.lines).checked(finished.success);
+                total.passed += counts.passed;
+                total.failed += counts.failed;
+            }
+            Err(reason) => return Outcome::Failed(reason),
+        }
+    }
+    Outcome::Counted(total)
 }
 
 /// Runs a step that needs Python; without one it fails, and says what is missing.
