@@ -1,6 +1,7 @@
 //! `cargo gen`: writes the files that are made from the core's tables, or checks them.
 
 mod c;
+mod go;
 mod node;
 mod python;
 
@@ -29,6 +30,7 @@ fn outputs(workspace: &Workspace) -> Result<Vec<(PathBuf, String)>, String> {
             PathBuf::from("bindings-ffi/include/callweir.h"),
             c::header(workspace)?,
         ),
+        (PathBuf::from("bindings-ffi/go/generated.go"), go::module()),
         (package("errors.py"), python::errors()),
         (package("guardrails.py"), python::families(Module::Guardrails)),
         (package("intercepts.py"), python::families(Module::Intercepts)),

@@ -8,6 +8,7 @@ mod bench;
 mod c;
 mod demo;
 mod r#gen;
+mod go;
 mod node;
 mod process;
 mod python;

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::report::{Counts, cargo_test_counts, node_test_counts, pytest_counts, script_counts};
 use crate::steps::{Context, Outcome, Step, run_all};
 use crate::workspace::Workspace;
-use crate::{c, r#gen, node, process, python};
+use crate::{c, r#gen, go, node, process, python};
 
 const STEPS: &[Step] = &[
     // First, because the interpreter decides how the binding is compiled in all the others.
@@ -42,6 +42,9 @@ const STEPS: &[Step] = &[
     ("C examples", |context| {
         c_programs(context, "bindings-ffi/c/examples", |_| Counts::one(true))
     }),
+    ("go vet", go::vet),
+    ("go test", go::test),
+    ("go test -race", go::race),
     // The README's examples come here: a row whose function runs each of its code blocks and counts them.
 ];
 

@@ -1,0 +1,13 @@
+// Package callweir decides about, changes, wraps and records the tool calls of a program.
+//
+// It stands on Callweir's C library, which pkg-config finds under the name callweir: install it with
+// `cargo cinstall -p callweir-ffi --release`, and name its folder in PKG_CONFIG_PATH if that is not a usual one. In a
+// checkout, `cargo verify` leaves one in target/callweir-ffi. Where the system does not look there by itself, programs
+// find the shared library through LD_LIBRARY_PATH.
+//
+// A context carries the runtime, the current scope, who calls, cancellation and deadline. Callbacks are functions over a
+// context that run on the caller's goroutine, or on one of their own where the context can end; a callback may block. The
+// error of a callback reaches the caller as it was; a panic becomes a PanicError; runtime.Goexit ends the caller's
+// goroutine, too. Values go by reference: what a callback gets is what the one before returned, and guardrails and
+// intercepts work on a copy of the maps and slices that the caller gave.
+package callweir

@@ -1,0 +1,3 @@
+module github.com/callweir/callweir/bindings-ffi/go
+
+go 1.24

@@ -1,0 +1,5 @@
+//go:build !race
+
+package callweir
+
+const raced = false
