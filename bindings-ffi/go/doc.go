@@ -1,9 +1,8 @@
 // Package callweir decides about, changes, wraps and records the tool calls of a program.
 //
-// It stands on Callweir's C library, which pkg-config finds under the name callweir: install it with
-// `cargo cinstall -p callweir-ffi --release`, and name its folder in PKG_CONFIG_PATH if that is not a usual one. In a
-// checkout, `cargo verify` leaves one in target/callweir-ffi. Where the system does not look there by itself, programs
-// find the shared library through LD_LIBRARY_PATH.
+// It stands on Callweir's C library, which pkg-config finds under the name callweir. In a checkout `cargo verify` installs
+// it under target/callweir-ffi: name its lib/pkgconfig in PKG_CONFIG_PATH, and its lib in LD_LIBRARY_PATH where the system
+// does not look there by itself.
 //
 // A context carries the runtime, the current scope, who calls, cancellation and deadline. Callbacks are functions over a
 // context that run on the caller's goroutine, or on one of their own where the context can end; a callback may block. The
