@@ -68,3 +68,13 @@ callweir_error *callweir_go_dispatch(const callweir_registry *registry, callweir
     return arguments ? callweir_dispatch(registry, tool, arguments, &options, out)
                      : callweir_dispatch_text(registry, tool, text, &options, out);
 }
+
+callweir_error *callweir_go_subscribe_calls(const callweir_runtime *runtime, callweir_text name, uint64_t number,
+                                            const callweir_host *host, const callweir_scope *scope) {
+    callweir_callback callback = callweir_go_callback(number, host);
+    return callweir_subscribe_calls(runtime, name, &callback, scope);
+}
+
+callweir_error *callweir_go_include(const callweir_registry *registry, callweir_registry *inner) {
+    return callweir_registry_add(registry, NULL, 0, &inner, 1);
+}

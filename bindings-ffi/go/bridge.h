@@ -15,6 +15,9 @@ callweir_error *callweir_go_register(const callweir_runtime *runtime, uint32_t f
                                      const callweir_scope *scope, callweir_text component);
 callweir_error *callweir_go_subscribe(const callweir_runtime *runtime, callweir_text name, uint64_t number,
                                       const callweir_host *host, const callweir_scope *scope);
+callweir_error *callweir_go_subscribe_calls(const callweir_runtime *runtime, callweir_text name, uint64_t number,
+                                            const callweir_host *host, const callweir_scope *scope);
+callweir_error *callweir_go_include(const callweir_registry *registry, callweir_registry *inner);
 callweir_error *callweir_go_execute(const callweir_runtime *runtime, callweir_text name, const callweir_value *arguments,
                                     uint64_t number, const callweir_host *host, const callweir_context *context,
                                     const callweir_scope *scope, callweir_text metadata, callweir_text tool_call_id,

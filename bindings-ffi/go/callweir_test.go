@@ -363,3 +363,89 @@ func TestCALL4TenThousandCallsHoldFewThreads(t *testing.T) {
 		t.Fatalf("%d threads", count)
 	}
 }
+
+func TestManualCallsEndOnce(t *testing.T) {
+	ctx, _ := fresh(t)
+	events := make(chan Event, 4)
+	must(t, Subscribe(ctx, "s", func(_ context.Context, event Event) error { events <- event; return nil }, nil))
+	inside, call, err := StartToolCall(ctx, "pay", 1, ToolCallID("t"))
+	must(t, err)
+	must(t, Mark(inside, "note", nil))
+	must(t, call.End(nil, &failure{1}))
+	if err := call.End(nil, nil); !errors.Is(err, ErrAlreadyEnded) {
+		t.Fatal(err)
+	}
+	start, mark, end := <-events, <-events, <-events
+	if mark["parent_uuid"] != start["uuid"] || end["metadata"].(map[string]any)["error.type"] != "*callweir.failure" {
+		t.Fatal(start, mark, end)
+	}
+}
+
+func TestREG8RegistriesNestAndEVT11Records(t *testing.T) {
+	ctx, _ := fresh(t)
+	records := make(chan CallRecord, 4)
+	must(t, SubscribeCalls(ctx, "c", func(_ context.Context, record CallRecord) error { records <- record; return nil }, nil))
+	var order []string
+	around := func(name string) Middleware {
+		return Middleware{Name: name, Run: func(ctx context.Context, call ToolCall, next Next) (any, error) {
+			order = append(order, name)
+			return next(ctx, call.Arguments)
+		}}
+	}
+	inner, err := NewToolRegistry(ctx)
+	must(t, err)
+	outer, err := NewToolRegistry(ctx)
+	must(t, err)
+	must(t, inner.Register(Tool{Descriptor: Descriptor{Name: "lookup"}, Run: echo}))
+	_, err = inner.Use(around("inner"))
+	must(t, err)
+	_, err = outer.Use(around("outer"))
+	must(t, err)
+	must(t, outer.Include(inner))
+	_, err = outer.Dispatch(WithCaller(ctx, "support", nil), "lookup", map[string]any{})
+	must(t, err)
+	if fmt.Sprint(order) != "[outer inner]" {
+		t.Fatal(order)
+	}
+	started, completed := <-records, <-records
+	if started.Event != "started" || completed.Outcome != "succeeded" || completed.CallerID != "support" {
+		t.Fatal(started, completed)
+	}
+	entries, err := outer.Explain(ctx, "lookup")
+	if must(t, err); len(entries) != 3 {
+		t.Fatal(entries)
+	}
+}
+
+func TestREG2ToolsFromAStruct(t *testing.T) {
+	ctx, _ := fresh(t)
+	type query struct {
+		SKU   string   `json:"sku" doc:"The unit."`
+		Count *int     `json:"count"`
+		Tags  []string `json:"tags,omitempty"`
+	}
+	registry, err := NewToolRegistry(ctx)
+	must(t, err)
+	must(t, RegisterTool(registry, "lookup", "Looks up.", func(_ context.Context, in query) (map[string]any, error) {
+		return map[string]any{"sku": in.SKU, "tags": len(in.Tags)}, nil
+	}, ReadOnly()))
+	text, err := registry.DispatchJSON(ctx, "lookup", `{"sku":"AB","tags":["x"]}`)
+	if must(t, err); text != `{"result":{"sku":"AB","tags":1}}` {
+		t.Fatal(text)
+	}
+	for args, path := range map[string]string{`{}`: "$.sku", `{"sku":"AB","nope":1}`: "$.nope", `{"sku":7}`: "$.sku"} {
+		_, err = registry.DispatchJSON(ctx, "lookup", args)
+		var own *Error
+		if !errors.As(err, &own) || !errors.Is(err, ErrInvalidArgument) || own.Fields["path"] != path {
+			t.Fatal(args, err)
+		}
+	}
+	manifest, err := registry.Manifest("")
+	if must(t, err); !strings.Contains(string(manifest), `"required":["sku"]`) || !strings.Contains(string(manifest), "The unit.") {
+		t.Fatal(string(manifest))
+	}
+	type loop struct{ Next *loop }
+	if _, err := NewTool("loop", "", func(context.Context, loop) (any, error) { return nil, nil }); err == nil {
+		t.Fatal("a type that contains itself")
+	}
+}

@@ -121,6 +121,18 @@ func invalidReturn(family, entry, why string) error {
 	return fromC(C.callweir_error_new(C.CALLWEIR_ERROR_INVALID_RETURN, text(message), text(string(fields)), C.callweir_text{}))
 }
 
+// invalidInput is the failure of arguments that do not fit a tool's input.
+func invalidInput(tool string, cause error) error {
+	path := "$"
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(cause, &mismatch) && mismatch.Field != "" {
+		path += "." + mismatch.Field
+	}
+	fields, _ := json.Marshal(map[string]string{"path": path})
+	message := path + ": " + cause.Error() + " (tool '" + tool + "')"
+	return fromC(C.callweir_error_new(C.CALLWEIR_ERROR_INVALID_ARGUMENT, text(message), text(string(fields)), C.callweir_text{}))
+}
+
 // runner makes the form that all callbacks have of one of a family's.
 func runner(family, entry string, fn any) (run, error) {
 	switch fn := fn.(type) {

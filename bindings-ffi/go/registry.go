@@ -89,6 +89,25 @@ func (r *ToolRegistry) Register(tool Tool) error {
 		C.bool(tool.ReadOnly), C.bool(tool.Idempotent), callbacks.add(r.owner, run), theHost()))
 }
 
+// Include adds all tools of another registry; they keep its middleware, inside this one's.
+func (r *ToolRegistry) Include(inner *ToolRegistry) error {
+	defer runtime.KeepAlive(inner)
+	return fromC(C.callweir_go_include(r.handle, inner.handle))
+}
+
+// Explain lists what runs for a call to a tool made with ctx.
+func (r *ToolRegistry) Explain(ctx context.Context, tool string) ([]Entry, error) {
+	var out C.callweir_string
+	scope := CurrentScope(ctx)
+	failed := C.callweir_registry_explain(r.handle, text(tool), scope.c(), &out)
+	runtime.KeepAlive(scope)
+	if failed != nil {
+		return nil, fromC(failed)
+	}
+	var entries []Entry
+	return entries, json.Unmarshal([]byte(take(out)), &entries)
+}
+
 func (r *request) call() (ToolCall, error) {
 	args, err := r.value()
 	id, metadata := r.context()
